@@ -1,0 +1,1 @@
+"""Triton twins of the reference, file for file where a kernel exists. Imports neither `refimpl` nor `proofs_checks`."""

@@ -1,0 +1,1 @@
+"""Rounding-error bounds, derived, one function per stage."""

@@ -1,0 +1,1 @@
+"""Writes and reads golden files."""

@@ -1,0 +1,1 @@
+"""The stage table, the cases, the judge, the runner and the reports."""

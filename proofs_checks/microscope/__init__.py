@@ -1,0 +1,1 @@
+"""The papers' measurements on real captured queries, keys and values."""

@@ -1,0 +1,1 @@
+"""Deliberately broken and deliberately honest ports."""

@@ -1,0 +1,1 @@
+"""Float64 NumPy reference of every algorithm of the two papers, written to be read beside them."""
