@@ -54,7 +54,7 @@ class Entry:
     status: str
     """One of `STATUSES`."""
     where: str
-    """Paths separated by commas if built, the part of the plan if planned, the reason if not possible."""
+    """Paths (`*` allowed) separated by commas if built, parts of the plan if planned, the reason if not possible."""
     note: str = ""
     """Which half is meant, when one place cannot hold all of it."""
 
