@@ -1,9 +1,12 @@
 """docs/notation.md explains every argument and result of the stage table and every symbol of ReadKV's Table 5."""
 
+import inspect
 import re
 from pathlib import Path
 
 import pytest
+
+from refimpl import port
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "notation.md").read_text(encoding="utf-8")
 
@@ -192,6 +195,12 @@ def test_the_shapes_are_those_of_the_contract(name: str) -> None:
 def test_every_stage_that_is_named_exists() -> None:
     named = {word for row in ARGUMENTS.values() for word in re.findall(r"`(\w+)`", row[4])}
     assert named <= set(STAGES)
+
+
+@pytest.mark.parametrize("stage", sorted(set(STAGES) & set(port.__all__)))
+def test_the_reference_takes_the_keywords_of_the_page(stage: str) -> None:
+    keywords = list(inspect.signature(getattr(port, stage)).parameters)
+    assert [name for name in keywords if name not in OPTIONAL] == STAGES[stage][0].split()
 
 
 @pytest.mark.parametrize("symbol", TABLE_5)
