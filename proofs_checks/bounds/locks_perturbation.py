@@ -82,9 +82,9 @@ def requantized(x: FloatArray, moved: FloatArray, axis: int, level: int | None, 
     ratio = np.divide(x, step, out=np.zeros_like(x), where=step > 0)
     reach = np.divide(moved + move, low, out=np.full(x.shape, np.inf), where=low > 0) + 8 * u * (np.abs(ratio) + 1)
     near = np.abs(np.abs(ratio - np.floor(ratio)) - 0.5) <= reach
-    steps = np.where(near | (reach >= 0.5), np.ceil(reach + 0.5), 0.0)
-    change = np.where(steps > 0, steps * (step + move / level), 0.0) + move + 8 * u * np.abs(x)
-    return np.minimum(change, 2 * (largest + move))
+    steps = np.where(near | (reach >= 0.5), np.ceil(np.minimum(reach, 2.0 * level) + 0.5), 0.0)
+    change = steps * (step + move / level) + move + 8 * u * np.abs(x)
+    return np.minimum(change, 2 * (largest + move))  # neither value exceeds its line's maximum
 
 
 def quantization_error(s: Spectrum, queries: FloatArray, rank: int, basis_bits: int | str, u: float) -> FloatArray:

@@ -23,7 +23,7 @@ def attention_cases() -> list[Case]:
     cases = [
         stage.exact("no-tokens", "B", "no tokens: output 0, lse -inf, no NaN", _no_tokens),
         stage.exact("head-map", "G", HEAD_MAP, _head_map, judged=("output",)),
-        stage.exact("mean-of-equals", "B", "a zero query weighs 8 tokens equally", equals, judged=("output",)),
+        stage.probe("mean-of-equals", "B", "a zero query weighs 8 tokens equally", equals, judged=("output",)),
         stage.probe("natural-lse", "B", "8 logits of 0: lse is ln 8 in nats, not 3 in bits", equals, judged=("lse",)),
         stage.probe("logits-of-minus-60000", "B", SENTINEL, huge),
         stage.probe("logits-of-plus-60000", "B", "exp without the maximum subtracted overflows", _huge_positive),
@@ -32,9 +32,7 @@ def attention_cases() -> list[Case]:
         stage.probe("softmax-scale", "B", "an explicit scale replaces 1/sqrt(d)", _explicit_scale),
         stage.relation("token-order", "the order of tokens does not matter", partial(_random, 2, 3, 37, 64), _reverse),
         stage.general("capture-needle", "layer 18 of the real 2K needle prompt", partial(needle_slice, 2, 0)),
-        stage.general(
-            "capture-8k", "a retrieval head on 8K real tokens", partial(long_text_slice, 3), profile="default"
-        ),
+        stage.general("capture-8k", "a real head on 8K tokens", partial(long_text_slice, 3), profile="default"),
     ]
     for H, G, T, d in SHAPES:
         name, inputs = f"H{H}-G{G}-T{T}-d{d}", partial(_random, H, G, T, d)
@@ -63,8 +61,9 @@ def _no_tokens() -> Inputs:
 
 
 def _head_map() -> Inputs:
-    values = np.broadcast_to(np.array([1.0, 4.0])[:, None, None], (2, 4, 64))
-    return {"queries": np.zeros((2, 3, 64)), "keys": np.ones((2, 4, 64)), "values": values}
+    """One token each, so that the output is its value in every way of computing it."""
+    values = np.broadcast_to(np.array([1.0, 4.0])[:, None, None], (2, 1, 64))
+    return {"queries": np.ones((2, 3, 64)), "keys": np.ones((2, 1, 64)), "values": values}
 
 
 def _mean_of_equals() -> Inputs:
@@ -110,7 +109,7 @@ def merge_cases() -> list[Case]:
         stage.exact("all-empty", "B", "only empty splits: output 0 and lse -inf, no NaN", _all_empty),
         stage.exact("one-empty", "B", "an empty split weighs nothing, whatever its output holds", _one_empty),
         stage.exact("single-split", "B", "one split is its own merge", _single_split, judged=("output",)),
-        stage.exact("equal-splits", "B", "four equal masses average exactly", _equal_splits, judged=("output",)),
+        stage.probe("equal-splits", "B", "four equal masses average exactly", _equal_splits, judged=("output",)),
         stage.probe("masses-8-and-2", "B", "weights .99753 : .00247; in base 2 .98462 : .01538", _unequal_masses),
         stage.probe("large-log-masses", "B", "masses near 60000: exp of the mass itself overflows", _large_masses),
         stage.relation(
@@ -160,6 +159,6 @@ def _equal_splits() -> Inputs:
 
 def _random_splits(S: int, H: int, G: int, d: int) -> Inputs:
     rng = generator("merge", "random", f"{S}")
-    lses = rng.normal(size=(S, H, G)) * 3
+    lses = np.round(rng.normal(size=(S, H, G)) * 3 * 64) / 64  # so that adding 16 rounds nothing
     lses[S // 2] = -np.inf
     return {"outputs": 10 + rng.normal(size=(S, H, G, d)), "lses": lses}

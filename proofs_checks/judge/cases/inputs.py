@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,13 @@ def _centred(x: Array) -> Array:
 
 
 def pooled(
-    keys: Array, values: Array, lengths: list[int], block: int, table: list[list[int]], blocks: int, fill: float = 0.0
+    keys: Sequence[Array],
+    values: Sequence[Array],
+    lengths: Sequence[int],
+    block: int,
+    table: list[list[int]],
+    blocks: int,
+    fill: float = 0.0,
 ) -> dict[str, Array]:
     """A block pool that holds sequences of ``lengths`` under ``table``; unused slots hold ``fill``.
 
