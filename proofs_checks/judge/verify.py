@@ -149,7 +149,7 @@ def judge_stage(session: Session, stage: Stage, cases: Iterable[Case]) -> tuple[
             break
     report = summarize(session.spec, stage.name, outcomes)
     report.seconds = time.monotonic() - start
-    departures = [d for o in outcomes for d in o.judgement.departures]
+    departures = [d for o in outcomes for d in o.judgement.departures] if report.verdict == "PASS" else []
     return report, list(dict.fromkeys(departures))
 
 
@@ -179,14 +179,17 @@ def _has_ratio(outcome: Outcome) -> bool:
 
 
 def diagnose(outcomes: Sequence[Outcome]) -> str | None:
-    """The class that the stage's failures point at: the first failing probe's, where some probe failed."""
+    """The class that the stage's failures point at: the first failing probe's, where some probe failed.
+
+    Probes stand in the order in which they isolate: an earlier one is not upset by the faults that later ones look for.
+    """
     return next((o.suspect or o.case.suspect for o in outcomes if o.verdict in BAD and o.case.probe), None)
 
 
 def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:
     case = outcome.case
     fault = outcome.judgement.faults[0] if outcome.judgement.faults else Fault("", None, outcome.message)
-    suspect = outcome.suspect or (case.suspect if case.probe else diagnosis or case.suspect)
+    suspect = outcome.suspect or diagnosis or case.suspect
     name = case.id if outcome.dtype == "float32" else f"{case.id}@{outcome.dtype}"
     return Failure(name, case.kind, fault.index, fault.message, suspect, reproduction(case, outcome.dtype, port))
 
