@@ -86,15 +86,14 @@ def paged_sparse_attention(*, queries, key_pool, value_pool, block_table, tokens
 def locks_build_summary(*, key_pages, rank):
     pages = key_pages.to(F)
     centroid = pages.mean(dim=2)
-    left, sigma, right = torch.linalg.svd(pages - centroid[:, :, None], full_matrices=False)
+    deviations = pages - centroid[:, :, None]
+    values, vectors = torch.linalg.eigh(deviations @ deviations.transpose(-1, -2))
+    sigma, left = values.flip(-1)[..., :rank].clamp(min=0).sqrt(), vectors.flip(-1)[..., :rank]
     level = math.sqrt(max(pages.shape[-2:]) * torch.finfo(F).eps) * pages.square().sum(dim=(-2, -1)).sqrt()[..., None]
-    kept = (sigma > level)[..., :rank]
-    basis = right[..., :rank, :].transpose(-1, -2) * kept[..., None, :]
-    return {
-        "centroid": centroid,
-        "basis": basis,
-        "coefficients": (left * sigma[..., None, :])[..., :rank] * kept[..., None, :],
-    }
+    sigma = torch.where(sigma > level, sigma, torch.zeros_like(sigma))
+    inverse = torch.where(sigma > 0, 1 / sigma, torch.zeros_like(sigma))
+    basis = deviations.transpose(-1, -2) @ (left * inverse[..., None, :])
+    return {"centroid": centroid, "basis": basis, "coefficients": left * sigma[..., None, :]}
 
 
 def _quantize(x, axis, level):
