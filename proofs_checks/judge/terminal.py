@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -49,7 +50,8 @@ def print_report(report: Report, console: Console) -> None:
     """Print the table of stages, the failures, the departures and the verdict."""
     provided = [row for row in report.stages if row.verdict != "NOT_PROVIDED"]
     if provided:
-        table = Table(title=f"{report.port} ({report.dialect} dialect)", title_justify="left", pad_edge=False)
+        console.print(f"{report.port} ({report.dialect} dialect)", markup=False, soft_wrap=True, highlight=False)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for name, justify in (("stage", "left"), ("verdict", "left"), ("error / bound", "right"), ("cases", "right")):
             table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
         for row in provided:

@@ -46,6 +46,8 @@ class Declared:
             for value in values:
                 if value not in known and not (name == "OUTPUT" and value is None):
                     raise PortError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+        if constants["FRAMEWORK"] not in ("numpy", "torch"):
+            raise PortError(f"FRAMEWORK: expected 'numpy' or 'torch', got {constants['FRAMEWORK']!r}")
         if constants["TIES"] not in ("any", "lowest_index"):
             raise PortError(f"TIES: expected 'any' or 'lowest_index', got {constants['TIES']!r}")
         if constants["DIALECT"] != "paper":

@@ -53,11 +53,19 @@ def describe(port: ModuleType, device: str | None) -> dict[str, Any]:
     """What the port declares and which functions it has."""
     declared: dict[str, Any] = {name: getattr(port, name, default) for name, default in CONSTANTS.items()}
     for name in ("DTYPES", "LAWS"):
-        declared[name] = [declared[name]] if isinstance(declared[name], str) else list(declared[name])
+        several = isinstance(declared[name], (list, tuple))
+        declared[name] = [_spelled(v) for v in (declared[name] if several else [declared[name]])]
+    for name in ("ACCUMULATE", "OUTPUT", "FRAMEWORK", "DEVICE", "TIES", "DIALECT"):
+        declared[name] = None if declared[name] is None else _spelled(declared[name])
     if device:
         declared["DEVICE"] = device
     functions = [name for name, value in vars(port).items() if callable(value) and not isinstance(value, type)]
     return {"constants": declared, "functions": [name for name in functions if not name.startswith("_")]}
+
+
+def _spelled(value: Any) -> str:
+    """A constant as a string: torch.bfloat16, np.float32 and "float32" are all taken."""
+    return str(getattr(value, "__name__", value)).removeprefix("torch.")
 
 
 class Backend:
@@ -197,7 +205,8 @@ def serve(spec: str, incoming: int, outgoing: int) -> None:
             if header["op"] == "load":
                 port = load_port(spec)
                 about = describe(port, header.get("device"))
-                backend = Backend(about["constants"]["FRAMEWORK"], about["constants"]["DEVICE"])
+                framework = about["constants"]["FRAMEWORK"]
+                backend = Backend(framework, about["constants"]["DEVICE"]) if framework in ("numpy", "torch") else None
                 reply = {"status": "ok", **about}
             else:
                 reply, out = call_stage(port, backend, header, arrays)
