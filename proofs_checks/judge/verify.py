@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.judgement import Departure, Fault, Judgement
 from proofs_checks.judge.judging import Prepared, judge, judge_relation, prepare
@@ -88,11 +90,20 @@ class Session:
             "dtypes": {k: dtype for k in arrays if stage.arguments.get(k) == "input"},
             "optional": list(stage.optional),
             "results": list(stage.results),
+            "delivery": prepared.case.delivery,
+            "out": self._out(prepared, dtype),
+            "poison": len(prepared.case.name),  # any number that differs from case to case
         }
         reply, results = self.process.ask(header, arrays, self.timeout, f"running {prepared.case.id}")
         for name, count in reply.get("lists", {}).items():
             results[name] = [results.pop(f"{name}_{i}") for i in range(count)]
         return {**reply, "results": results}
+
+    def _out(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
+        """Shapes and dtypes of preallocated results."""
+        types = {"output": self.declared.output or dtype, "float": self.declared.accumulate, "index": "int64"}
+        roles = prepared.stage.results.items()
+        return {n: [list(np.shape(prepared.reference[n])), types.get(role, role)] for n, role in roles}
 
 
 def reproduction(case: Case, dtype: str, port: str) -> str:
@@ -185,7 +196,9 @@ def diagnose(outcomes: Sequence[Outcome]) -> str | None:
 
     Probes stand in the order in which they isolate: an earlier one is not upset by the faults that later ones look for.
     """
-    return next((o.suspect or o.case.suspect for o in outcomes if o.verdict in BAD and o.case.probe), None)
+    failed = [o for o in outcomes if o.verdict in BAD]
+    names = {o.case.name for o in failed}
+    return next((o.suspect or o.case.suspect for o in failed if o.case.probe and o.case.base not in names), None)
 
 
 def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:
