@@ -35,9 +35,9 @@ import os
 os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
 os.environ["LOCKS_FORCE_SCORE_TORCH"] = "1"  # the scorer's torch twin instead of the CUDA kernel
 
-import torch
-
 try:
+    import torch
+    from locks import __version__ as installed
     from locks.attention import ResidentVSource, ensure_stage_b_buffers, sparse_paged_decode_batched
     from locks.selection import Rki4State, derive_page_params, rki4_build_refresh
     from locks.selection.rki4_build import _pack_ibit, _write_post
@@ -45,10 +45,11 @@ try:
     from locks.selection.rki4_score_torch import _unpack_ibit, rki4_score_torch
     from locks.selection.rki4_state import IBITS, RNK
     from locks.selection.select import _topb_select_torch
+
+    if installed != "0.1.4":
+        raise ImportError(f"version {installed} is installed")
 except ImportError as error:
-    message = (
-        f"this port needs the package locks-kv: pip install --no-deps locks-kv==0.1.4, with torch and triton ({error})"
-    )
+    message = f"this port needs torch, triton and locks-kv: pip install --no-deps locks-kv==0.1.4 ({error})"
     raise ImportError(message) from error
 
 FRAMEWORK = "torch"
@@ -149,20 +150,30 @@ def locks_quantize_summary(*, centroid, basis, coefficients, basis_bits):
     return {
         "centroid_codes": st.pp_mu8[0].transpose(0, 1).contiguous(),
         "centroid_scale": st.pp_mus[0].T.float(),
-        "basis_codes": locks_unpack_basis(basis_bytes=packed),
+        "basis_codes": _basis_codes(packed),
         "basis_scale": st.pp_vs[0].transpose(0, 1).float(),
         "coefficient_codes": st.pp_c8[0].transpose(0, 1).contiguous(),
         "coefficient_scale": st.pp_cs[0].transpose(0, 1).float(),
     }
 
 
-def locks_pack_basis(*, basis_codes):
+def _only_int4():
     if IBITS != 4:
         raise NotImplementedError(f"int4 bytes: this process codes {IBITS} bits (LOCKS_RKI4_IBITS)")
+
+
+def locks_pack_basis(*, basis_codes):
+    _only_int4()
     return _pack_ibit(basis_codes.transpose(-1, -2).contiguous())
 
 
 def locks_unpack_basis(*, basis_bytes):
+    _only_int4()
+    return _basis_codes(basis_bytes)
+
+
+def _basis_codes(basis_bytes):
+    """Bytes [H, P, r, d bits / 8] as codes [H, P, d, r]."""
     d = basis_bytes.shape[-1] * 8 // IBITS
     return _unpack_ibit(basis_bytes.to(torch.int16), d).to(torch.int8).transpose(-1, -2).contiguous()
 
