@@ -82,6 +82,11 @@ def _state(*, page_size, d, H, G=1, blocks=1, pages=1, requests=1, budget_pages=
     return st
 
 
+def _coded(bits):
+    if bits != IBITS:
+        raise NotImplementedError(f"a basis in {bits} bits: this process codes {IBITS} bits (LOCKS_RKI4_IBITS)")
+
+
 def _int32(*values):
     return torch.tensor(values, dtype=torch.int32)
 
@@ -140,8 +145,7 @@ def _code(st, centroid, basis, coefficients):
 
 
 def locks_quantize_summary(*, centroid, basis, coefficients, basis_bits):
-    if basis_bits != IBITS:
-        raise NotImplementedError(f"basis_bits {basis_bits}: this process codes {IBITS} bits (LOCKS_RKI4_IBITS)")
+    _coded(basis_bits)
     H, P, B, r = coefficients.shape
     d = centroid.shape[-1]
     st = _state(page_size=B, d=d, H=H, blocks=P, rank=r)
@@ -157,18 +161,13 @@ def locks_quantize_summary(*, centroid, basis, coefficients, basis_bits):
     }
 
 
-def _only_int4():
-    if IBITS != 4:
-        raise NotImplementedError(f"int4 bytes: this process codes {IBITS} bits (LOCKS_RKI4_IBITS)")
-
-
 def locks_pack_basis(*, basis_codes):
-    _only_int4()
+    _coded(4)
     return _pack_ibit(basis_codes.transpose(-1, -2).contiguous())
 
 
 def locks_unpack_basis(*, basis_bytes):
-    _only_int4()
+    _coded(4)
     return _basis_codes(basis_bytes)
 
 
@@ -264,8 +263,7 @@ def sparse_attention(*, queries, keys, values, pages, page_size, softmax_scale=N
 def locks_decode_paged(
     *, queries, key_pool, value_pool, block_table, tokens, rank, basis_bits, budget_tokens, softmax_scale=None
 ):
-    if basis_bits != IBITS:
-        raise NotImplementedError(f"basis_bits {basis_bits!r}: this process codes {IBITS} bits (LOCKS_RKI4_IBITS)")
+    _coded(basis_bits)
     N, H, G, d = queries.shape
     blocks, B = key_pool.shape[:2]
     table, lengths = block_table.to(torch.int32), tokens.to(torch.int32)
