@@ -5,7 +5,6 @@ reshapes arrays and calls the package. Expected verdict: FAIL. The package depar
 without the forced pages, zero modes kept, int8 query), and the report shows where.
 
 What is called for each stage:
-
 - ``locks_build_summary``: ``rki4_build_refresh``. It stores only codes; the centroid, basis and coefficients are what
   it takes absolute values of just before coding them, and a torch function mode listens there.
 - ``locks_quantize_summary``: ``_write_post``, the coding half of the build, on the summary given.
@@ -49,13 +48,12 @@ try:
     if installed != "0.1.4":
         raise ImportError(f"version {installed} is installed")
 except ImportError as error:
-    message = f"this port needs torch, triton and locks-kv: pip install --no-deps locks-kv==0.1.4 ({error})"
-    raise ImportError(message) from error
+    needed = f"this port needs torch, triton and locks-kv: pip install --no-deps locks-kv==0.1.4 ({error})"
+    raise ImportError(needed) from error
 
 FRAMEWORK = "torch"
 DTYPES = ("bfloat16",)
 TIES = "lowest_index"
-
 SPLITS = 128  # the package's own number of split slots
 
 
@@ -113,8 +111,8 @@ def locks_build_summary(*, key_pages, rank):
     H, P, B, d = key_pages.shape
     st = _state(page_size=B, d=d, H=H, blocks=P, pages=P, rank=rank)
     if P == 0:  # the package returns before it builds anything
-        empty = {"centroid": (H, 0, d), "basis": (H, 0, d, rank), "coefficients": (H, 0, B, rank)}
-        return {name: torch.zeros(shape) for name, shape in empty.items()}
+        shapes = {"centroid": (H, 0, d), "basis": (H, 0, d, rank), "coefficients": (H, 0, B, rank)}
+        return {name: torch.zeros(shape) for name, shape in shapes.items()}
     pool = key_pages.permute(1, 2, 0, 3).contiguous()  # [P, B, H, d]
     with _BeforeCoding() as before:
         rki4_build_refresh(st, 0, pool, _rows(P), _int32(P * B), 1, force=True)
@@ -129,8 +127,7 @@ def _code(st, centroid, basis, coefficients):
     coefficients exactly, and U = (identity; 0), D = (V^T; 0) gives this basis exactly: two calls, of each one half.
     """
     H, P, B, r = coefficients.shape
-    by_block = [x.transpose(0, 1) for x in (centroid, basis, coefficients)]  # [P, H, ...]
-    mu, V, C = by_block[0].contiguous(), by_block[1], by_block[2]
+    mu, V, C = (x.transpose(0, 1).contiguous() for x in (centroid, basis, coefficients))  # [P, H, ...]
     ones, at = torch.ones(P, H, B), (torch.zeros(P, dtype=torch.int64), torch.arange(P))
     tag = torch.zeros(P, H, st.tagw)
     U, deviations = torch.zeros(P, H, B, B), torch.zeros(P, H, B, st.d)
@@ -147,8 +144,7 @@ def _code(st, centroid, basis, coefficients):
 def locks_quantize_summary(*, centroid, basis, coefficients, basis_bits):
     _coded(basis_bits)
     H, P, B, r = coefficients.shape
-    d = centroid.shape[-1]
-    st = _state(page_size=B, d=d, H=H, blocks=P, rank=r)
+    st = _state(page_size=B, d=centroid.shape[-1], H=H, blocks=P, rank=r)
     _code(st, centroid, basis, coefficients)
     packed = st.pp_v4[0, :P].transpose(0, 1)  # [H, P, r, d bits / 8]
     return {
