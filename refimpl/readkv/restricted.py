@@ -131,11 +131,11 @@ def readkv_restricted_attention(
 
     Source: ReadKV App. F.8, G.
 
-    Three value tokens at rate 4/3 have 4 refinements: 3 for the minimum, and the pair's step (2) no longer fits.
+    Three value tokens at rate 1.5 have 4 refinements: 3 for the minimum, and the pair's step (2) no longer fits.
 
     >>> result = readkv_restricted_attention(queries=[[[0.0]]], key_codes=[[[0], [0], [0]]],
     ...     value_codes=[[[0], [0], [0]]], key_mean=[[0.0]], key_scale=[[1.0]], value_mean=[[0.0]],
-    ...     value_scale=[[1.0]], key_signs=[1], value_signs=[1], rate=4 / 3)
+    ...     value_scale=[[1.0]], key_signs=[1], value_signs=[1], rate=1.5)
     >>> result["key_depths"].tolist(), result["value_depths"].tolist()
     ([[1]], [[1, 1, 1]])
     """
