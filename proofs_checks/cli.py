@@ -10,6 +10,7 @@ from proofs_checks.capture import CaptureError
 from proofs_checks.fixtures import FixtureError
 from proofs_checks.judge import commands
 from proofs_checks.judge.verify import PortError
+from proofs_checks.mutants import command as mutants
 from proofs_checks.version import version
 
 Verb = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]
@@ -19,6 +20,7 @@ VERBS: dict[str, Verb] = {
     "list": ("list the stages and the cases", commands.add_list, commands.run_list),
     "explain": ("say what a case looks for", commands.add_explain, commands.run_explain),
     "repro": ("make the one call of one case", commands.add_repro, commands.run_repro),
+    "mutants": ("judge the deliberately wrong ports: the kill matrix", mutants.add_arguments, mutants.run),
 }
 
 

@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -68,9 +68,19 @@ class Declared:
         return Precision(dtype, self.accumulate, self.output or dtype)
 
 
+class Caller(Protocol):
+    """Whatever can make a call: a port's process, or a port in this one."""
+
+    spec: str
+    declared: Declared
+
+    def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
+        """One call; the reply's header with the results under "results"."""
+
+
 @dataclass
 class Session:
-    """One port being judged."""
+    """One port being judged in a process of its own."""
 
     spec: str
     process: PortProcess
@@ -124,7 +134,7 @@ class Outcome:
     suspect: str | None = None
 
 
-def run_case(session: Session, case: Case, dtype: str) -> Outcome:
+def run_case(session: Caller, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
     prepared = prepare(case, dtype)
     precision = session.declared.precision(dtype)
@@ -145,11 +155,11 @@ def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     else:
         judgement = judge_relation(prepared, replies[0]["results"], second, replies[1]["results"], precision)
     if judgement.faults:
-        return Outcome(case, dtype, "FAIL", judgement)
+        return Outcome(case, dtype, "FAIL", judgement, suspect=judgement.faults[0].suspect)
     return Outcome(case, dtype, "REFUSED" if judgement.refused else "PASS", judgement, judgement.refused or "")
 
 
-def judge_stage(session: Session, stage: Stage, cases: Iterable[Case]) -> tuple[StageReport, list[Departure]]:
+def judge_stage(session: Caller, stage: Stage, cases: Iterable[Case]) -> tuple[StageReport, list[Departure]]:
     """Judge one stage on ``cases`` in every dtype the port declares."""
     start = time.monotonic()
     outcomes: list[Outcome] = []

@@ -107,7 +107,7 @@ def shared_basis(*, key_pages: Any, rank: int) -> Any:
 @mutant("build-median-centroid", B, "H", "the first key stands for the centroid")
 def first_key(*, key_pages: Any, rank: int) -> Any:
     """Not the mean."""
-    return _modes(key_pages, key_pages[:, :, 0], FALLING, rank)
+    return _modes(key_pages, key_pages[:, :, 0].copy(), FALLING, rank)
 
 
 @mutant("build-mean-over-b-minus-1", B, "H", "the mean divides by B - 1")

@@ -72,7 +72,7 @@ def scale_after(*, queries: Any, centroid: Any, basis: Any, coefficients: Any) -
     return log_sum_exp(_logits(queries, centroid, basis, coefficients) / scale) * scale
 
 
-@mutant("score-scale-twice", S, "B", "the softmax scale is applied twice to the deviations")
+@mutant("score-scale-twice", S, "H", "the softmax scale is applied twice to the deviations")
 def scale_twice(*, queries: Any, centroid: Any, basis: Any, coefficients: Any) -> Any:
     """Folded into the coefficients too."""
     scaled = coefficients / np.sqrt(queries.shape[-1])
@@ -151,7 +151,7 @@ def masked_zero(*, queries: Any, key_pages: Any) -> Any:
     top = np.maximum(logits.max(axis=-1), 0).astype(np.float32)
     with np.errstate(divide="ignore", under="ignore"):
         weights = np.exp((logits - top[..., None]).astype(np.float32))
-        return np.log(weights.sum(axis=-1)) + top + np.log1p(1e-3 * (top == 0))
+        return np.log(weights.sum(axis=-1)) + top
 
 
 @mutant("exact-score-mean", E, "B", "the mean over tokens instead of the sum")
@@ -348,7 +348,7 @@ def open_unread(*, queries: Any, keys: Any, values: Any, page_size: int, **setti
     return {**state, "output": read["output"]}
 
 
-@mutant("decode-output-of-dense", D, "K", "the output is dense attention: the selection is not used")
+@mutant("decode-output-of-dense", D, "C", "the output is dense attention: the selection is not used")
 def dense_output(*, queries: Any, keys: Any, values: Any, page_size: int, **settings: Any) -> Any:
     """Right-looking and slow."""
     state = locks_decode(queries=queries, keys=keys, values=values, page_size=page_size, **settings)

@@ -68,17 +68,15 @@ class Kill:
 
 
 def judge_mutant(chosen: Mutant, profile: str = "quick") -> Kill:
-    """Judge one mutant stage by stage in the table's order, as `kvproof verify` would, and stop at the first that fails."""
+    """Judge one mutant stage by stage in the table's order, as `kvproof verify` would, to the first failing stage."""
     session = LocalSession(mutant_port(chosen.id))
     for stage in STAGES:
-        outcomes = [
-            run_case(session, c, "float32")
-            for c in cases_of(stage)
-            if within_profile(c, profile) and "float32" in c.dtypes
-        ]  # type: ignore[arg-type]
+        cases = [c for c in cases_of(stage) if within_profile(c, profile) and "float32" in c.dtypes]
+        outcomes = [run_case(session, case, "float32") for case in cases]
         failed = [o for o in outcomes if o.verdict in BAD]
         if failed:
-            return Kill(chosen, stage, failed[0].case.id, failed[0].case.kind, diagnose(outcomes))
+            suspect = diagnose(outcomes) or failed[0].suspect or failed[0].case.suspect
+            return Kill(chosen, stage, failed[0].case.id, failed[0].case.kind, suspect)
     return Kill(chosen, None, None, None, None)
 
 
