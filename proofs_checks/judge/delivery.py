@@ -66,16 +66,20 @@ def interleaved(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, st
     return {**views, "key_pool": both[:, 0], "value_pool": both[:, 1]}
 
 
-def older(array: Any) -> Any:
+ORDERED = ("gains",)
+"""Arrays that may not be rolled: a port may refuse gains that increase."""
+
+
+def older(name: str, array: Any) -> Any:
     """Other content of the same shape and kind: floats and codes rolled along their last axis, indices kept."""
-    return (
-        np.roll(array, 1, axis=-1) if (array.ndim and array.dtype.kind == "f") or array.dtype.itemsize == 1 else array
-    )
+    if not array.ndim or name in ORDERED:
+        return array
+    return np.roll(array, 1, axis=-1) if array.dtype.kind == "f" or array.dtype.itemsize == 1 else array
 
 
 def reuse(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:
     """Fresh buffers that first hold other content; the worker calls once, rewrites them, and calls again."""
-    return plain(giver, {name: older(array) for name, array in arrays.items()}, dtypes)
+    return plain(giver, {name: older(name, array) for name, array in arrays.items()}, dtypes)
 
 
 WAYS: dict[str, Callable[[Giver, Mapping[str, Any], Mapping[str, str]], dict[str, Any]]] = {

@@ -6,11 +6,12 @@ import difflib
 import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
+from proofs_checks.judge.ask import asker
 from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.judgement import Departure, Fault, Judgement
 from proofs_checks.judge.judging import Prepared, judge, judge_relation, prepare
@@ -18,6 +19,7 @@ from proofs_checks.judge.report import BAD, Failure, Report, StageReport
 from proofs_checks.judge.runner import PortProcess, PortStopped
 from proofs_checks.judge.stages import STAGES, Stage
 from proofs_checks.judge.suite import cases_of
+from proofs_checks.judge.wire import gathered
 from proofs_checks.numbers import FORMATS, Precision
 
 Progress = Callable[[StageReport], None]
@@ -73,6 +75,7 @@ class Caller(Protocol):
 
     spec: str
     declared: Declared
+    answers: dict[str, Any]
 
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """One call; the reply's header with the results under "results"."""
@@ -86,6 +89,7 @@ class Session:
     process: PortProcess
     declared: Declared
     timeout: float
+    answers: dict[str, Any] = field(default_factory=dict)
 
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """One call; the reply's header with the results under "results". Restarts a process that has ended."""
@@ -101,16 +105,17 @@ class Session:
             "optional": list(stage.optional),
             "results": list(stage.results),
             "delivery": prepared.case.delivery,
+            "lists": stage.lists,
             "out": self._out(prepared, dtype),
             "poison": len(prepared.case.name),  # any number that differs from case to case
         }
         reply, results = self.process.ask(header, arrays, self.timeout, f"running {prepared.case.id}")
-        for name, count in reply.get("lists", {}).items():
-            results[name] = [results.pop(f"{name}_{i}") for i in range(count)]
-        return {**reply, "results": results}
+        return {**reply, "results": gathered(reply, results)}
 
     def _out(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
-        """Shapes and dtypes of preallocated results."""
+        """Shapes and dtypes of preallocated results; none where a result is a list."""
+        if prepared.stage.lists:
+            return {}
         types = {"output": self.declared.output or dtype, "float": self.declared.accumulate, "index": "int64"}
         roles = prepared.stage.results.items()
         return {n: [list(np.shape(prepared.reference[n])), types.get(role, role)] for n, role in roles}
@@ -151,7 +156,8 @@ def run_case(session: Caller, case: Case, dtype: str) -> Outcome:
         if reply["status"] == "wrong":
             return Outcome(case, dtype, "FAIL", Judgement(), reply["message"], reply.get("suspect"))
     if second is None:
-        judgement = judge(prepared, replies[0]["results"], precision, session.declared.lowest_index)
+        lowest, ask = session.declared.lowest_index, asker(session)
+        judgement = judge(prepared, replies[0]["results"], precision, lowest, ask)
     else:
         judgement = judge_relation(prepared, replies[0]["results"], second, replies[1]["results"], precision)
     if judgement.faults:

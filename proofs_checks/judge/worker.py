@@ -150,7 +150,7 @@ def call_stage(port: ModuleType, backend: Backend, header: dict[str, Any], array
     for name, content in before.items():
         if backend.bytes_of(given[name]) != content:
             return {"status": "wrong", "message": f"{name}: the call changed its input", "suspect": "K"}, {}
-    return _collect(backend, result, given, header["results"])
+    return _collect(backend, result, given, header)
 
 
 def _again(
@@ -164,12 +164,12 @@ def _again(
     except BaseException as error:
         return {"status": "error", "message": f"second call in the same buffers: {_raised(error)}"}, {}
     result = arguments.get("out") if result is None else result
-    return _collect(backend, result, given, header["results"])
+    return _collect(backend, result, given, header)
 
 
 def _prepared_results(function: Any, backend: Backend, header: dict[str, Any]) -> dict[str, Any] | None:
     """Preallocated, poisoned results for a port that takes ``out``; None for any other."""
-    if "out" not in inspect.signature(function).parameters or "out" not in header:
+    if "out" not in inspect.signature(function).parameters or not header.get("out"):
         return None
     poisons = {
         name: delivery.poisoned(shape, dtype, header["poison"]) for name, (shape, dtype) in header["out"].items()
@@ -203,8 +203,9 @@ def _raised(error: BaseException) -> str:
     return f"raised {type(error).__name__}: {text[0][:300] if text else ''}{place}"
 
 
-def _collect(backend: Backend, result: Any, given: dict[str, Any], names: list[str]) -> Any:
+def _collect(backend: Backend, result: Any, given: dict[str, Any], header: dict[str, Any]) -> Any:
     """The results as NumPy arrays, or the sentence that says why they are unusable."""
+    names = header["results"]
     if len(names) == 1 and not isinstance(result, dict):
         result = {names[0]: result}
     if not isinstance(result, dict):
@@ -216,7 +217,7 @@ def _collect(backend: Backend, result: Any, given: dict[str, Any], names: list[s
     parts: dict[str, int] = {}
     try:
         for name in names:
-            if isinstance(result[name], (list, tuple)) and name in ("thresholds", "centroids"):
+            if isinstance(result[name], (list, tuple)) and name in header.get("lists", ()):
                 parts[name] = len(result[name])
                 collected |= {f"{name}_{i}": backend.take(v, f"{name}[{i}]") for i, v in enumerate(result[name])}
             else:

@@ -15,6 +15,7 @@ from proofs_checks.judge.report import BAD
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.verify import Declared, diagnose, run_case
+from proofs_checks.judge.wire import gathered
 from proofs_checks.judge.worker import Backend, call_stage, describe
 from proofs_checks.mutants.base import build_port, mutant_port
 from proofs_checks.mutants.registry import Mutant, mutants
@@ -29,6 +30,7 @@ class LocalSession:
         about = describe(port, None)  # type: ignore[arg-type]
         self.port, self.declared = port, Declared.read(about)
         self.backend = Backend("numpy", "cpu")
+        self.answers: dict[str, Any] = {}
 
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """One call, as the worker makes it."""
@@ -41,9 +43,10 @@ class LocalSession:
             "optional": list(prepared.stage.optional),
             "results": list(prepared.stage.results),
             "delivery": prepared.case.delivery,
+            "lists": prepared.stage.lists,
         }
         reply, results = call_stage(self.port, self.backend, header, arrays)  # type: ignore[arg-type]
-        return {**reply, "results": results}
+        return {**reply, "results": gathered(reply, results)}
 
 
 @dataclass(frozen=True)

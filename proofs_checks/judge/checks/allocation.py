@@ -1,0 +1,113 @@
+"""Judging allocations: range, budget and minimum depth exactly, and what was bought against what was left (AMB-19)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from proofs_checks.bounds.common import gamma
+from proofs_checks.judge.judgement import Call, Fault, Judgement, compare_exactly
+from refimpl.checks import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """One allocation problem. A step of item i is worth between low_i and high_i times its level's gain.
+
+    ``low``, ``high`` [N] enclose the importances that an honest port may rank by; ``costs`` [N] is what one step of an
+    item costs; a step worth less than ``flush`` may have underflowed to nothing.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    gains: FloatArray
+    budget: int
+    minimum_depth: int
+    costs: IntArray
+    flush: float
+
+    @classmethod
+    def of_items(
+        cls, low: FloatArray, high: FloatArray, gains: FloatArray, budget: int, minimum_depth: int, flush: float
+    ) -> Purchase:
+        """The problem of items whose steps cost one refinement each."""
+        return cls(low, high, gains, budget, minimum_depth, np.ones(len(low), dtype=np.int64), flush)
+
+
+def judge_purchase(judgement: Judgement, name: str, depths: IntArray, problem: Purchase) -> bool:
+    """Judge depths [N]; returns whether they are in range, so that they can be read.
+
+    Right are all results of buying steps in falling order of some worths within the enclosures: no step that was left
+    is surely worth more than one that was bought, and budget is left only where nothing of worth remains or where the
+    next step in order costs more. Then the objective is the optimum's up to the rounding of the worths.
+    """
+    W, least = len(problem.gains), problem.minimum_depth
+    bad = (depths < least) | (depths > W)
+    if bad.any():
+        item = int(np.argmax(bad))
+        judgement.faults.append(
+            Fault(name, (item,), f"{name}: item {item} has depth {depths[item]}, expected {least}..{W}")
+        )
+        return False
+    spent = int(np.sum(depths * problem.costs))
+    if spent > problem.budget:
+        text = f"{name}: {spent} refinements are spent, the budget is {problem.budget}"
+        judgement.faults.append(Fault(name, None, text))
+        return True
+    _judge_order(judgement, name, depths, problem, problem.budget - spent)
+    return True
+
+
+def _judge_order(judgement: Judgement, name: str, depths: IntArray, problem: Purchase, left: int) -> None:
+    W = len(problem.gains)
+    bought, open_items = np.flatnonzero(depths > problem.minimum_depth), np.flatnonzero(depths < W)
+    last = problem.gains[depths[bought] - 1]
+    worth = problem.high[bought] * last  # at most, of each item's last step
+    if (worth == 0).any():
+        item = int(bought[np.argmax(worth == 0)])
+        text = f"{name}: item {item} has depth {depths[item]}, but its last step gains nothing and is never bought"
+        judgement.faults.append(Fault(name, (item,), text))
+        return
+    following = problem.gains[depths[open_items]]
+    low, high = problem.low[open_items] * following, problem.high[open_items] * following
+    best = int(np.argmax(low)) if low.size else -1
+    if best >= 0 and worth.size and low[best] > max(float(worth.min()), problem.flush):
+        item, poor = int(open_items[best]), int(bought[np.argmin(worth)])
+        text = (
+            f"{name}: item {item} stays at depth {depths[item]}, where its next step is worth {low[best]:.6g}, while "
+            f"item {poor} has depth {depths[poor]}, whose last step is worth {worth.min():.6g}"
+        )
+        judgement.faults.append(Fault(name, (item,), text))
+        return
+    fits = problem.costs[open_items] <= left
+    wanted = float(np.max(low[fits], initial=0.0))
+    if wanted > problem.flush and wanted > np.max(high[~fits], initial=0.0):
+        item = int(open_items[fits][np.argmax(low[fits])])
+        text = f"{name}: {left} refinements are left, but item {item}'s next step fits and is worth {wanted:.6g}"
+        judgement.faults.append(Fault(name, (item,), text))
+
+
+def chosen(call: Call) -> Judgement:
+    """`readkv_choose_depths`: legal ties are free unless the port declares ``TIES = "lowest_index"``.
+
+    On exact inputs every product importance times gain is representable and ranks exactly; otherwise products carry the
+    rounding of an importance's factor, of a gain and of their product.
+    """
+    judgement = Judgement()
+    importance, exact = call.inputs["importance"], call.kind == "exact"
+    band = 0.0 if exact else gamma(3, call.precision.roundoff)
+    problem = Purchase.of_items(
+        importance * (1 - band),
+        importance * (1 + band),
+        call.inputs["gains"],
+        int(call.inputs["budget"]),
+        int(call.inputs.get("minimum_depth", 0)),
+        call.precision.tiny,
+    )
+    depths: Any = np.asarray(call.answer["depths"], dtype=np.int64)
+    judge_purchase(judgement, "depths", depths, problem)
+    if exact and call.lowest_index and not judgement.faults:
+        compare_exactly(judgement, "depths", depths, call.reference["depths"])
+    return judgement
