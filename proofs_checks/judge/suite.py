@@ -14,8 +14,10 @@ from proofs_checks.judge.cases import (
     paging,
     readkv_allocation,
     readkv_codec,
+    readkv_importance,
     readkv_planes,
     readkv_quantiser,
+    readkv_reader,
 )
 from proofs_checks.judge.cases.hygiene import hygiene_cases
 
@@ -44,7 +46,11 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
     "readkv_unpack_key_planes": readkv_planes.unpack_key_cases,
     "readkv_pack_value_planes": readkv_planes.pack_value_cases,
     "readkv_unpack_value_planes": readkv_planes.unpack_value_cases,
+    "readkv_key_importance": readkv_importance.key_cases,
+    "readkv_value_importance": readkv_importance.value_cases,
     "readkv_choose_depths": readkv_allocation.choose_cases,
+    "readkv_attention": readkv_reader.attention_cases,
+    "readkv_restricted_attention": readkv_reader.restricted_cases,
     "lloyd_max_codebook": readkv_quantiser.codebook_cases,
     "affine_quantize": readkv_quantiser.quantize_cases,
     "affine_dequantize": readkv_quantiser.dequantize_cases,

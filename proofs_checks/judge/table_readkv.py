@@ -9,10 +9,24 @@ from proofs_checks.judge.checks.general import within
 from proofs_checks.judge.checks.planes import packed_planes, unpacked_planes
 from proofs_checks.judge.checks.quantiser import codebook_judged, tree_judged
 from proofs_checks.judge.checks.readkv_codec import decoded_prefixes, encoded, rotated
+from proofs_checks.judge.checks.reader import per_head, pooled, reader
 from proofs_checks.judge.stage import Stage
 
 KEY_PLANES = ("readkv_pack_key_planes", "readkv_unpack_key_planes")
 VALUE_PLANES = ("readkv_pack_value_planes", "readkv_unpack_value_planes")
+
+CACHE = {
+    "queries": "input",
+    "key_codes": "uint8",
+    "value_codes": "uint8",
+    "key_mean": "float",
+    "key_scale": "float",
+    "value_mean": "float",
+    "value_scale": "float",
+    "key_signs": "float",
+    "value_signs": "float",
+}
+READ = {"output": "output", "key_depths": "index", "value_depths": "index", "weights": "float"}
 
 
 def _pack(names: tuple[str, str]) -> Stage:
@@ -57,12 +71,46 @@ READKV = (
     _pack(VALUE_PLANES),
     _unpack(VALUE_PLANES, "channels"),
     Stage(
+        "readkv_key_importance",
+        {"rotated_queries": "float", "key_scale": "float"},
+        {"importance": "float"},
+        "ReadKV Eq. (2)",
+        within(codec_bounds.key_importance_bound),
+        codec_bounds.key_importance_bound,
+        (),
+    ),
+    Stage(
+        "readkv_value_importance",
+        {"weights": "float", "value_head_weight": "float"},
+        {"importance": "float"},
+        "ReadKV Eq. (3)",
+        within(codec_bounds.value_importance_bound),
+        codec_bounds.value_importance_bound,
+        ("value_head_weight",),
+    ),
+    Stage(
         "readkv_choose_depths",
         {"importance": "float", "gains": "float", "budget": "plain", "minimum_depth": "plain"},
         {"depths": "index"},
         "ReadKV Sec. 3.3, Alg. 1",
         chosen,
         optional=("minimum_depth",),
+    ),
+    Stage(
+        "readkv_attention",
+        {**CACHE, "key_budget": "plain", "value_budget": "plain", "stored_depth": "plain"},
+        READ,
+        "ReadKV Alg. 1",
+        reader(pooled),
+        optional=("stored_depth", "softmax_scale"),
+    ),
+    Stage(
+        "readkv_restricted_attention",
+        {**CACHE, "rate": "plain", "stored_depth": "plain"},
+        READ,
+        "ReadKV F.8, G",
+        reader(per_head),
+        optional=("stored_depth", "softmax_scale"),
     ),
     Stage(
         "lloyd_max_codebook",

@@ -39,6 +39,8 @@ class Declared:
     lowest_index: bool
     dialect: str
     functions: tuple[str, ...]
+    laws: tuple[str, ...] = ()
+    """Laws that its codebooks are fitted to; none declared means every law is asked."""
 
     @classmethod
     def read(cls, reply: dict[str, Any]) -> Declared:
@@ -63,6 +65,7 @@ class Declared:
             constants["TIES"] == "lowest_index",
             constants["DIALECT"],
             tuple(reply["functions"]),
+            tuple(constants["LAWS"]),
         )
 
     def precision(self, dtype: str) -> Precision:
@@ -143,6 +146,9 @@ def run_case(session: Caller, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
     prepared = prepare(case, dtype)
     precision = session.declared.precision(dtype)
+    law, laws = prepared.carried.get("law"), session.declared.laws
+    if law is not None and laws and law not in laws:
+        return Outcome(case, dtype, "NOT_PROVIDED", Judgement(), f"LAWS has {', '.join(laws)}, not {law}")
     replies = [session.call(prepared, dtype)]
     second = None
     if case.relation is not None and replies[0]["status"] == "ok":

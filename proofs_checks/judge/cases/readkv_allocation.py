@@ -1,4 +1,4 @@
-"""Cases of ReadKV's importances and of ChooseDepths."""
+"""Cases of ChooseDepths."""
 
 from __future__ import annotations
 

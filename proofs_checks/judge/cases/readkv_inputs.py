@@ -1,4 +1,4 @@
-"""Building blocks of ReadKV's cases: signs, caches with outlier channels and nonzero means, the real capture's cache."""
+"""Building blocks of ReadKV cases: signs, caches with outlier channels and nonzero means, the real cache."""
 
 from __future__ import annotations
 

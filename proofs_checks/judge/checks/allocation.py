@@ -27,13 +27,22 @@ class Purchase:
     minimum_depth: int
     costs: IntArray
     flush: float
+    shape: tuple[int, ...] = ()
+    """What the items are an array of, for messages; a list where it is empty."""
 
-    @classmethod
-    def of_items(
-        cls, low: FloatArray, high: FloatArray, gains: FloatArray, budget: int, minimum_depth: int, flush: float
-    ) -> Purchase:
-        """The problem of items whose steps cost one refinement each."""
-        return cls(low, high, gains, budget, minimum_depth, np.ones(len(low), dtype=np.int64), flush)
+    def place(self, item: int) -> tuple[int, ...]:
+        """The item's index in that array.
+
+        >>> none = np.zeros(0)
+        >>> Purchase(none, none, none, 0, 0, none, 0.0, (2, 3)).place(4)
+        (1, 1)
+        """
+        return tuple(int(i) for i in np.unravel_index(item, self.shape)) if self.shape else (item,)
+
+
+def single_costs(items: int) -> IntArray:
+    """The costs of items whose steps cost one refinement each."""
+    return np.ones(items, dtype=np.int64)
 
 
 def judge_purchase(judgement: Judgement, name: str, depths: IntArray, problem: Purchase) -> bool:
@@ -48,7 +57,7 @@ def judge_purchase(judgement: Judgement, name: str, depths: IntArray, problem: P
     if bad.any():
         item = int(np.argmax(bad))
         judgement.faults.append(
-            Fault(name, (item,), f"{name}: item {item} has depth {depths[item]}, expected {least}..{W}")
+            Fault(name, problem.place(item), f"{_item(name, problem, item)} is {depths[item]}, expected {least}..{W}")
         )
         return False
     spent = int(np.sum(depths * problem.costs))
@@ -67,8 +76,8 @@ def _judge_order(judgement: Judgement, name: str, depths: IntArray, problem: Pur
     worth = problem.high[bought] * last  # at most, of each item's last step
     if (worth == 0).any():
         item = int(bought[np.argmax(worth == 0)])
-        text = f"{name}: item {item} has depth {depths[item]}, but its last step gains nothing and is never bought"
-        judgement.faults.append(Fault(name, (item,), text))
+        text = f"{_item(name, problem, item)} is {depths[item]}, but its last step gains nothing and is never bought"
+        judgement.faults.append(Fault(name, problem.place(item), text))
         return
     following = problem.gains[depths[open_items]]
     low, high = problem.low[open_items] * following, problem.high[open_items] * following
@@ -76,17 +85,22 @@ def _judge_order(judgement: Judgement, name: str, depths: IntArray, problem: Pur
     if best >= 0 and worth.size and low[best] > max(float(worth.min()), problem.flush):
         item, poor = int(open_items[best]), int(bought[np.argmin(worth)])
         text = (
-            f"{name}: item {item} stays at depth {depths[item]}, where its next step is worth {low[best]:.6g}, while "
-            f"item {poor} has depth {depths[poor]}, whose last step is worth {worth.min():.6g}"
+            f"{_item(name, problem, item)} is {depths[item]} and its next step is worth {low[best]:.6g}, while "
+            f"{_item(name, problem, poor)} is {depths[poor]}, whose last step is worth {worth.min():.6g}"
         )
-        judgement.faults.append(Fault(name, (item,), text))
+        judgement.faults.append(Fault(name, problem.place(item), text))
         return
     fits = problem.costs[open_items] <= left
     wanted = float(np.max(low[fits], initial=0.0))
     if wanted > problem.flush and wanted > np.max(high[~fits], initial=0.0):
         item = int(open_items[fits][np.argmax(low[fits])])
-        text = f"{name}: {left} refinements are left, but item {item}'s next step fits and is worth {wanted:.6g}"
-        judgement.faults.append(Fault(name, (item,), text))
+        where = _item(name, problem, item)
+        text = f"{name}: {left} refinements are left, but the next step of {where} fits and is worth {wanted:.6g}"
+        judgement.faults.append(Fault(name, problem.place(item), text))
+
+
+def _item(name: str, problem: Purchase, item: int) -> str:
+    return f"{name}{list(problem.place(item))}"
 
 
 def chosen(call: Call) -> Judgement:
@@ -98,12 +112,13 @@ def chosen(call: Call) -> Judgement:
     judgement = Judgement()
     importance, exact = call.inputs["importance"], call.kind == "exact"
     band = 0.0 if exact else gamma(3, call.precision.roundoff)
-    problem = Purchase.of_items(
+    problem = Purchase(
         importance * (1 - band),
         importance * (1 + band),
         call.inputs["gains"],
         int(call.inputs["budget"]),
         int(call.inputs.get("minimum_depth", 0)),
+        single_costs(len(importance)),
         call.precision.tiny,
     )
     depths: Any = np.asarray(call.answer["depths"], dtype=np.int64)
