@@ -1,4 +1,4 @@
-"""A plain float32 NumPy port of every stage. It imports nothing of kvproof; ReadKV's half lies in the file beside it."""
+"""A plain float32 NumPy port of every stage. It imports nothing of kvproof; ReadKV's half lies in a second file."""
 
 import math
 import sys
@@ -8,7 +8,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from numpy_port_readkv import (  # noqa: E402, F401
+from numpy_port_readkv import (  # noqa: F401
     affine_dequantize,
     affine_quantize,
     lloyd_max_codebook,

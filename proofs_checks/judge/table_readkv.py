@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from proofs_checks.bounds import readkv_codec as codec_bounds
 from proofs_checks.judge.checks.affine import affinely_quantized
-from proofs_checks.judge.checks.allocation import chosen
+from proofs_checks.judge.checks.allocation import chosen, ranked
 from proofs_checks.judge.checks.general import within
 from proofs_checks.judge.checks.planes import packed_planes, unpacked_planes
 from proofs_checks.judge.checks.quantiser import codebook_judged, tree_judged
-from proofs_checks.judge.checks.readkv_codec import decoded_prefixes, encoded, rotated
 from proofs_checks.judge.checks.reader import per_head, pooled, reader
+from proofs_checks.judge.checks.readkv_codec import decoded_prefixes, encoded, rotated
 from proofs_checks.judge.stage import Stage
 
 KEY_PLANES = ("readkv_pack_key_planes", "readkv_unpack_key_planes")
@@ -75,18 +75,16 @@ READKV = (
         {"rotated_queries": "float", "key_scale": "float"},
         {"importance": "float"},
         "ReadKV Eq. (2)",
-        within(codec_bounds.key_importance_bound),
-        codec_bounds.key_importance_bound,
-        (),
+        ranked(codec_bounds.key_importance_bound),
+        optional=(),
     ),
     Stage(
         "readkv_value_importance",
         {"weights": "float", "value_head_weight": "float"},
         {"importance": "float"},
         "ReadKV Eq. (3)",
-        within(codec_bounds.value_importance_bound),
-        codec_bounds.value_importance_bound,
-        ("value_head_weight",),
+        ranked(codec_bounds.value_importance_bound),
+        optional=("value_head_weight",),
     ),
     Stage(
         "readkv_choose_depths",

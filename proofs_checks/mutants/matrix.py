@@ -73,7 +73,10 @@ class Kill:
 def judge_mutant(chosen: Mutant, profile: str = "quick") -> Kill:
     """Judge one mutant stage by stage in the table's order, as `kvproof verify` would, to the first failing stage."""
     session = LocalSession(mutant_port(chosen.id))
-    for stage in STAGES:
+    order = list(STAGES)
+    for stage in order[
+        order.index(chosen.stage) :
+    ]:  # no stage calls a later one: the earlier ones are the right port's
         cases = [c for c in cases_of(stage) if within_profile(c, profile) and "float32" in c.dtypes]
         outcomes = [run_case(session, case, "float32") for case in cases]
         failed = [o for o in outcomes if o.verdict in BAD]

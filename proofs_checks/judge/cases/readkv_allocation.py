@@ -31,6 +31,7 @@ def choose_cases() -> list[Case]:
     one, tree = [1.0, 0.0, 0.0, 0.0], gains_of()
     return [
         exact("largest-first", EXCHANGE, [4.0, 1.0], [0.5, 0.25], 3),
+        exact("in-turn", "a = (3, 1), gains (1/2, 1/4, 1/8): (2, 1), not (3, 0)", [3.0, 1.0], [0.5, 0.25, 0.125], 3),
         exact("ties", "three equal items, 2 refinements: any two of the first steps", np.ones(3), [0.5, 0.25, 0.25], 2),
         exact(
             "tied-levels", "gains (1/2, 1/2, 1/4): a second step ties with first ones", np.ones(3), [0.5, 0.5, 0.25], 2

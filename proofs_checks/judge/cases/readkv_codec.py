@@ -16,7 +16,7 @@ from refimpl.readkv.tree import deployed_table
 
 WIDE = ("float32", "float64")
 ORDER = "the unit vectors give the Hadamard matrix over sqrt({d}): order, signs and scale (AMB-16)"
-PATHS = "z in the middle of the leaves 1, 2, 4, ..., 128: the first split is the most significant bit"
+PATHS = "z in the middle of leaves such as 01000000: the first split is the most significant bit"
 
 
 def rotate_cases() -> list[Case]:
@@ -96,11 +96,11 @@ def _leaf_centres() -> Any:
 
 
 def _one_bit_paths() -> Inputs:
-    return {"z": _leaf_centres()[2 ** np.arange(8)]}
+    return {"z": _leaf_centres()[[64, 96, 112, 144, 160, 192, 200]]}
 
 
 def _signs() -> Inputs:
-    return {"z": np.array([[-1.0, 1.0], [-0.25, 0.25], [-2.5, 2.5]])}
+    return {"z": _leaf_centres()[[[62, 192], [100, 160], [30, 224]]]}
 
 
 def _far_out() -> Inputs:

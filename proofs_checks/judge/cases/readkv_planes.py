@@ -24,7 +24,7 @@ def _first_plane() -> Inputs:
 
 
 def _single_bits() -> Inputs:
-    codes = np.zeros((10, 24), dtype=np.int64)
+    codes = np.zeros((16, 24), dtype=np.int64)
     codes[1, 0], codes[9, 1], codes[0, 23], codes[2, 17] = 0x80, 0x01, 0x40, 0x02
     return {"codes": codes}
 
@@ -69,7 +69,7 @@ def _values_packed(codes: Any) -> Inputs:
 
 
 def _set_padding(inputs: Inputs) -> Inputs:
-    count = inputs.get("tokens", inputs.get("channels"))
+    count = int(inputs["tokens"] if "tokens" in inputs else inputs["channels"])
     planes = inputs["planes"].copy()
     planes[..., -1] |= np.uint8(256 - (1 << count % 8)) if count % 8 else np.uint8(0)
     return {**inputs, "planes": planes}

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.judge.case import Case, Family, Inputs, generator
-from proofs_checks.judge.cases.readkv_inputs import captured_read, random_cache, random_queries, signs_of
+from proofs_checks.judge.cases.readkv_inputs import captured_read, random_cache, random_queries
+from refimpl.readkv.reader import readkv_attention
 
 OUTPUT, WEIGHTS, KEYS, VALUES = ("output",), ("weights",), ("key_depths",), ("value_depths",)
 WIDE = ("float32", "float64")
@@ -27,7 +28,13 @@ THEOREM_2 = "one key bit finds the token, then all value bits go to it: (1, 0, .
 LIGHT = "weights down to e^-14: every token is worth a refinement, also in the square"
 STORED = "stored_depth 4: gains and depths end there, the 4 low bits hold garbage (AMB-34)"
 UNREAD = "bits beyond the depths that any right reader chooses hold garbage"
-SHAPES = ((1, 1, 33, 64, 2, 2), (2, 3, 40, 128, 3, 1), (1, 8, 17, 64, 1, 3), (2, 7, 9, 128, 2, 2), (3, 4, 50, 64, 4, 4))
+SHAPES = (
+    (1, 1, 33, 64, 2, 2),
+    (2, 3, 40, 128, 3, 1),
+    (1, 8, 17, 64, 1, 3),
+    (2, 7, 9, 128, 2, 2),
+    (3, 4, 50, 64, 4, 4),
+)
 
 
 def fixed_query(d: int, size: float = 1.0) -> Any:
@@ -38,7 +45,7 @@ def fixed_query(d: int, size: float = 1.0) -> Any:
 
 
 def probes(stage: Family, spend: Any) -> list[Case]:
-    """Probes of both readers; ``spend(inputs, key_rate, value_rate)`` adds the budgets, 0 meaning as little as legal."""
+    """Probes of both readers; ``spend(inputs, key_rate, value_rate)`` adds the budgets."""
 
     def case(name: str, suspect: str, why: str, make: Any, keys: int, values: int, **more: Any) -> Case:
         return stage.probe(name, suspect, why, lambda: spend(make(), keys, values), **more)
@@ -52,14 +59,27 @@ def probes(stage: Family, spend: Any) -> list[Case]:
         case("query-heads", "G", "query heads read their own KV head's keys", _drawn_heads, 2, 2, judged=WEIGHTS),
         case("softmax-scale", "B", "an explicit scale replaces 1/sqrt(d)", _scaled, 2, 2, judged=WEIGHTS),
         case("equal-weights", "B", "a zero query: 8 weights of 1/8", _zero_query, 2, 2, judged=WEIGHTS),
-        case("large-logits", "B", "logits of hundreds: exp needs its maximum subtracted", _large, 8, 2, judged=WEIGHTS),
+        case(
+            "large-logits",
+            "B",
+            "logits of hundreds: exp needs its maximum subtracted",
+            _large,
+            8,
+            2,
+            judged=WEIGHTS,
+            dtypes=WIDE,
+        ),
         case("group-importance", "C", "squares summed over 4 queries", _drawn_group, 2, 2, judged=KEYS),
         case("one-live-channel", "C", ONE_CHANNEL, _one_channel, 4, 2, judged=KEYS),
         case("value-importance", "C", "squared first-stage weights", _value_tokens, 1, 2, judged=VALUES),
         case("light-tokens", "I", LIGHT, _light_tokens, 8, 8, judged=VALUES),
         case("value-prefixes", "D", "values at their own tokens' depths", _value_tokens, 2, 2, judged=OUTPUT),
-        case("stored-depth-4", "A", STORED, _stored_4, 2, 2, poison=_low_bits),
     ]
+
+
+def stored_depth(stage: Family, spend: Any) -> Case:
+    """The probe of a store of 4 planes."""
+    return stage.probe("stored-depth-4", "A", STORED, lambda: spend(_stored_4(), 2, 2), poison=_low_bits)
 
 
 def attention_cases() -> list[Case]:
@@ -69,6 +89,7 @@ def attention_cases() -> list[Case]:
     cases += [
         stage.probe("pooled-keys", "C", POOLED, _pooled_keys, judged=KEYS),
         stage.probe("pooled-values", "C", "head 0 is sharp, head 1 flat: one budget", _pooled_values, judged=VALUES),
+        stored_depth(stage, _budgets),
         stage.exact("theorem-2", "C", THEOREM_2, _theorem_2),
         stage.exact("no-budget", "C", "budgets 0: all depths 0", partial(_rate, "none", 2, 3, 8, 16, 0, 0)),
         stage.exact("whole-budget", "C", "budgets N W: all depths W", partial(_rate, "all", 2, 3, 9, 16, 8, 8)),
@@ -97,14 +118,19 @@ def restricted_cases() -> list[Case]:
         return lambda: {**make(), "rate": rate}
 
     return [
+        stage.exact(
+            "minimum-depth",
+            "C",
+            "rate 1: every depth is 1",
+            at(1.0, partial(_drawn, "one", 2, 3, 9, 16)),
+            judged=(*KEYS, *VALUES),
+        ),
         *probes(stage, _rated),
         stage.probe("odd-tail", "A", "9 tokens: the last one alone costs 1", at(2.0, _odd), judged=VALUES),
-        stage.exact("minimum-depth", "C", "rate 1: every depth is 1", at(1.0, partial(_drawn, "one", 2, 3, 9, 16))),
         stage.probe("first-that-does-not-fit", "C", first, at(1.5, partial(_drawn, "fit", 1, 1, 3, 16)), judged=VALUES),
-        stage.probe(
-            "pairs", "C", "pairs by summed importance", at(2.5, partial(_drawn, "pairs", 2, 2, 20, 16)), judged=VALUES
-        ),
+        stage.probe("pairs", "C", "pairs by summed importance", at(2.5, _flat), judged=VALUES),
         stage.probe("budget-of-its-own", "C", own, at(2.5, partial(_unequal, 100.0)), judged=KEYS),
+        stored_depth(stage, _rated),
         stage.probe("no-tokens", "A", "T = 0 is legal: output 0", at(2.0, partial(_drawn, "empty", 2, 3, 0, 16))),
         stage.general("rate-2", "random cache", at(2.0, partial(_drawn, "r2", 2, 3, 41, 64))),
         stage.general("rate-1.25", "a rate that leaves a remainder", at(1.25, partial(_drawn, "r1", 1, 8, 33, 128))),
@@ -231,6 +257,12 @@ def _pooled_values() -> Inputs:
     return _budgets(inputs, 8, 2)
 
 
+def _flat() -> Inputs:
+    """Weights that differ little: a pair's sum is not its heavier token's."""
+    inputs = _drawn("pairs", 2, 2, 40, 16)
+    return {**inputs, "queries": inputs["queries"] / 16.0}
+
+
 def _odd() -> Inputs:
     """The last of 9 tokens is the only one that counts."""
     inputs = _channel_0(40.0, 1, 9, "odd")
@@ -251,9 +283,7 @@ def _clear() -> Inputs:
 
 def _beyond_reference(inputs: Inputs) -> Inputs:
     """Complement every code bit that the reference does not read."""
-    from refimpl.readkv.reader import readkv_attention
-
-    exact = {
+    exact: Inputs = {
         n: v.astype(np.float64) if isinstance(v, np.ndarray) and v.dtype.kind == "f" else v for n, v in inputs.items()
     }
     read = readkv_attention(**exact)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.bounds.common import gamma
 from proofs_checks.judge.checks.codes import SCALE_FORMATS
 from proofs_checks.judge.judgement import Call, Departure, Fault, Judgement, compare
-from refimpl.checks import FloatArray
 
 
 def affinely_quantized(call: Call) -> Judgement:
@@ -31,18 +32,14 @@ def affinely_quantized(call: Call) -> Judgement:
         allowed = (gamma(3, u) + rounding) * exact + call.precision.tiny
         compare(judgement, "scale", np.where(constant, 0.0, scale), exact, allowed)
         if not judgement.faults:
+            if rounding:
+                judgement.departures.append(Departure("AMB-08", f"affine scale and zero are stored in {stored}"))
+            _judge_codes(judgement, call, [(scale, zero), (exact, least)], constant, levels)
             break
-    else:
-        return judgement
-    if stored != "the computing dtype":
-        judgement.departures.append(Departure("AMB-08", f"affine scale and zero are stored in {stored}"))
-    _judge_codes(judgement, call, [(scale, zero), (exact, least)], constant, levels)
     return judgement
 
 
-def _judge_codes(
-    judgement: Judgement, call: Call, rows: list[tuple[FloatArray, FloatArray]], constant: FloatArray, levels: int
-) -> None:
+def _judge_codes(judgement: Judgement, call: Call, rows: list[tuple[Any, Any]], constant: Any, levels: int) -> None:
     """Every code is within half a step of (x - zero) / scale, for the port's own scale or for the exact one."""
     x, u = call.inputs["x"], call.precision.roundoff
     codes = np.asarray(call.answer["codes"], dtype=np.float64)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.bounds.common import gamma
-from proofs_checks.judge.judgement import Call, Fault, Judgement, compare_exactly
+from proofs_checks.judge.checks.general import BoundFunction, Check, exactly, within
+from proofs_checks.judge.judgement import Call, Fault, Judgement, compare, compare_exactly
 from refimpl.checks import FloatArray, IntArray
 
 
@@ -101,6 +102,29 @@ def _judge_order(judgement: Judgement, name: str, depths: IntArray, problem: Pur
 
 def _item(name: str, problem: Purchase, item: int) -> str:
     return f"{name}{list(problem.place(item))}"
+
+
+def ranked(bound_function: BoundFunction) -> Check:
+    """The check of importances: equal or within the bound, up to one positive factor on all of them.
+
+    Only their ranks matter, so a mean over the group or a scale folded in is as right as the sum.
+    """
+
+    def check(call: Call) -> Judgement:
+        judgement = exactly(call) if call.kind == "exact" else within(bound_function)(call)
+        reference = call.reference["importance"]
+        answer: Any = np.asarray(call.answer["importance"], dtype=np.float64)
+        total, own = float(np.sum(reference)), float(np.sum(answer))
+        if judgement.faults and total > 0 and own > 0:
+            factor = own / total
+            bound = bound_function(call.inputs, call.reference, call.precision)["importance"]
+            known = gamma(answer.size + 4, call.precision.roundoff) * factor * reference  # of the factor itself
+            again = Judgement()
+            compare(again, "importance", answer, factor * reference, factor * bound + known + call.precision.tiny)
+            return judgement if again.faults else again
+        return judgement
+
+    return check
 
 
 def chosen(call: Call) -> Judgement:

@@ -9,6 +9,7 @@ import numpy as np
 
 from proofs_checks.judge.case import Case
 from proofs_checks.judge.judgement import Call, Departure, Judgement, compare_exactly
+from refimpl.readkv.planes import readkv_pack_key_planes, readkv_pack_value_planes
 
 COUNTS = {"readkv_unpack_key_planes": "tokens", "readkv_unpack_value_planes": "channels"}
 GARBAGE = 0xA5
@@ -38,11 +39,19 @@ def unpacked_planes(pack: str, unpack: str) -> Callable[[Call], Judgement]:
         compare_exactly(judgement, "codes", call.answer["codes"], codes)
         if judgement.faults:
             own = call.ask(_asked(pack, {"codes": codes}))
-            if own is not None and _undoes(call, unpack, np.asarray(own["planes"]), codes):
+            planes = None if own is None else np.asarray(own["planes"])
+            other = planes is not None and not np.array_equal(planes, _without_padding(call, unpack))
+            if other and _undoes(call, unpack, planes, codes):
                 return Judgement(departures=[_departure()])
         return judgement
 
     return check
+
+
+def _without_padding(call: Call, unpack: str) -> Any:
+    """The planes of this case as the reference packs them."""
+    pack = readkv_pack_key_planes if COUNTS[unpack] == "tokens" else readkv_pack_value_planes
+    return pack(codes=call.reference["codes"])
 
 
 def _departure() -> Departure:

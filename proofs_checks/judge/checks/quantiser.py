@@ -21,7 +21,8 @@ from refimpl.readkv.tree import lloyd_tree, split_points
 OF_TREE_GAP = 1e-3
 OF_THRESHOLD_GAP = 1e-2
 OF_LEVEL_GAP = 3e-2
-DISTORTION = 1.001
+EXCESS = 1e-3
+"""Of the optimum's distortion."""
 
 
 def cells_of(law: Law, edges: FloatArray) -> Cell:
@@ -116,7 +117,8 @@ def _judge_distortion(judgement: Judgement, law: Law, bits: int, levels: FloatAr
     optimum = cells_of(law, np.concatenate([-best[1][:0:-1], best[1]]))
     least = float(np.sum(optimum.mass * optimum.variance))
     own = float(np.sum(cells.mass * (cells.variance + (cells.mean - levels) ** 2)))
-    judgement.see(own / (DISTORTION * least))
-    if own > DISTORTION * least:
+    ratio = max(own / least - 1, 0.0) / EXCESS
+    judgement.see(ratio)
+    if ratio > 1:
         text = f"levels: mean squared error {own:.6g}, {own / least:.4g} times the optimum {least:.6g} of the law"
-        judgement.faults.append(Fault("levels", None, text, own / (DISTORTION * least)))
+        judgement.faults.append(Fault("levels", None, text, ratio))

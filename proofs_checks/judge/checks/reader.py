@@ -18,7 +18,7 @@ from refimpl.readkv.budgets import budget_of_rate
 from refimpl.readkv.policies import read_schedule
 from refimpl.readkv.reader import PrefixCache, reconstructed_keys, reconstructed_values
 from refimpl.readkv.restricted import pair_costs
-from refimpl.readkv.rotation import readkv_rotate, unrotate
+from refimpl.readkv.rotation import readkv_rotate
 from refimpl.readkv.tree import LEAF_DEPTH
 
 CHANNELWISE = ("key_codes", "value_codes", "key_mean", "key_scale", "value_mean", "value_scale")
