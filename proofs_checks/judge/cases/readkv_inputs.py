@@ -36,7 +36,7 @@ def random_cache(name: str, H: int, T: int, d: int) -> Inputs:
     rng = generator("readkv", name, f"{H},{T},{d}")
     head = np.arange(1, H + 1)[:, None]
     outlier = np.where(rng.random((H, d)) < 0.1, 16.0, 1.0)
-    return {
+    cache = {
         "key_codes": encode_leaves(rng.normal(size=(H, T, d)), LEAF_DEPTH),
         "value_codes": encode_leaves(rng.normal(size=(H, T, d)), LEAF_DEPTH),
         "key_mean": rng.normal(size=(H, d)),
@@ -46,6 +46,7 @@ def random_cache(name: str, H: int, T: int, d: int) -> Inputs:
         "key_signs": signs_of(d, "key"),
         "value_signs": signs_of(d, "value"),
     }
+    return {name: array.astype(np.float32) if array.dtype.kind == "f" else array for name, array in cache.items()}
 
 
 def random_queries(name: str, H: int, G: int, d: int, sharpness: float = 1.0) -> Array:
