@@ -121,9 +121,7 @@ def restricted_cases() -> list[Case]:
         return lambda: {**make(), "rate": rate}
 
     return [
-        stage.probe(
-            "minimum-depth", "C", "rate 1: every depth is 1", at(1.0, _least), kind="set", judged=DEPTHS
-        ),
+        stage.probe("minimum-depth", "C", "rate 1: every depth is 1", at(1.0, _least), kind="set", judged=DEPTHS),
         *probes(stage, _rated),
         stage.probe("odd-tail", "A", "9 tokens: the last one alone costs 1", at(2.0, _odd), judged=VALUES),
         stage.probe("first-that-does-not-fit", "C", first, at(1.5, partial(_drawn, "fit", 1, 1, 3, 16)), judged=VALUES),
