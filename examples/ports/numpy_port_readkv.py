@@ -108,6 +108,8 @@ def readkv_value_importance(*, weights, value_head_weight=None):
 def _buy(importance, gains, costs, budget, minimum_depth):
     """Depths by falling importance times gain; the first step that does not fit ends buying."""
     left = budget - minimum_depth * int(costs.sum())
+    if left < 0:
+        raise ValueError(f"minimum_depth {minimum_depth} does not fit the budget {budget}")
     worth = importance.astype(F)[:, None] * gains.astype(F)[minimum_depth:]
     item, level = np.nonzero(worth > 0)
     order = np.argsort(-worth[item, level], kind="stable")

@@ -125,6 +125,8 @@ def readkv_value_importance(*, weights, value_head_weight=None):
 def _buy(importance, gains, costs, budget, minimum_depth):
     """The paper's max-heap of every item's next step; the first step that does not fit ends buying."""
     depths, left = torch.full((len(importance),), minimum_depth), budget - minimum_depth * sum(costs)
+    if left < 0:
+        raise ValueError(f"minimum_depth {minimum_depth} does not fit the budget {budget}")
     worth = (importance[:, None] * gains[minimum_depth:]).tolist()
     heap = [(-row[0], item) for item, row in enumerate(worth) if row]
     heapq.heapify(heap)

@@ -36,7 +36,7 @@ class Case:
     results that are looked at. ``poison`` changes what the port sees and the reference does not, in places that the
     stage must never read. ``dtypes`` limits the input dtypes in which the inputs are representable. ``delivery`` says
     how the port's arrays lie in memory (`proofs_checks.judge.delivery`); such a case repeats the case named ``base``,
-    so it diagnoses only where that one passes.
+    so it diagnoses only where that one passes. ``must_raise`` inputs are illegal: a port that answers them is wrong.
     """
 
     stage: str
@@ -53,6 +53,7 @@ class Case:
     profile: str = "quick"
     delivery: str = "plain"
     base: str | None = None
+    must_raise: bool = False
 
     @property
     def id(self) -> str:
@@ -85,6 +86,10 @@ class Family:
     def exact(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
         """A probe whose answer must match bit for bit."""
         return Case(self.stage, name, "exact", suspect, why, inputs, **more)
+
+    def illegal(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs]) -> Case:
+        """A probe whose inputs a port must refuse by raising."""
+        return self.exact(name, suspect, why, inputs, must_raise=True)
 
     def probe(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
         """A probe judged by the stage's own check (a bound, or a set)."""

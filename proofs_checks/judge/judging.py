@@ -36,6 +36,8 @@ def prepare(case: Case, dtype: str, inputs: Mapping[str, Any] | None = None) -> 
     stage = STAGES[case.stage]
     carried = stage.round_inputs(case.inputs() if inputs is None else inputs, dtype)
     exact = stage.exact_inputs(carried)
+    if case.must_raise:
+        return Prepared(case, stage, carried, exact, {})
     return Prepared(case, stage, carried, exact, stage.named(stage.reference(**exact)))
 
 

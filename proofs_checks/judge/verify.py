@@ -117,7 +117,7 @@ class Session:
 
     def _out(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """Shapes and dtypes of preallocated results; none where a result is a list."""
-        if prepared.stage.lists:
+        if prepared.stage.lists or prepared.case.must_raise:
             return {}
         types = {"output": self.declared.output or dtype, "float": self.declared.accumulate, "index": "int64"}
         roles = prepared.stage.results.items()
@@ -154,6 +154,9 @@ def run_case(session: Caller, case: Case, dtype: str) -> Outcome:
     if case.relation is not None and replies[0]["status"] == "ok":
         second = prepare(case, dtype, case.relation.change(prepared.carried))
         replies.append(session.call(second, dtype))
+    if case.must_raise and replies[0]["status"] in ("ok", "error"):
+        verdict, text = ("FAIL", "expected an error, got an answer") if replies[0]["status"] == "ok" else ("PASS", "")
+        return Outcome(case, dtype, verdict, Judgement(), text)
     for reply in replies:
         if reply["status"] == "not_provided":
             return Outcome(case, dtype, "NOT_PROVIDED", Judgement(), reply["message"])

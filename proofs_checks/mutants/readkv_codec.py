@@ -66,6 +66,16 @@ def butterfly_sign(*, x: Any, signs: Any) -> Any:
     return x / np.sqrt(d)
 
 
+@mutant("rotate-padded", R, "E", "widths that are no power of two are padded with zeros and cut")
+def padded(*, x: Any, signs: Any) -> Any:
+    """E2."""
+    d = x.shape[-1]
+    width = 2 ** int(np.ceil(np.log2(d)))
+    wide = np.zeros((*x.shape[:-1], width))
+    wide[..., :d] = x * signs
+    return fast_hadamard(wide)[..., :d] / np.sqrt(d)
+
+
 @mutant("rotate-tf32", R, "I", "the matrix product runs in TF32")
 def rotate_tf32(*, x: Any, signs: Any) -> Any:
     """I1."""

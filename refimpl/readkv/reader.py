@@ -190,7 +190,7 @@ def readkv_attention(
         key_signs, value_signs: [d] of +-1.
         key_budget: refinements over all H*d key channels, 0..H*d*stored_depth; each reads T bits.
         value_budget: refinements over all H*T value tokens, 0..H*T*stored_depth; each reads d bits.
-        stored_depth: W, 1..8; bits below it are never read.
+        stored_depth: W, 1..8; bits below it are never read (AMB-34).
         softmax_scale: factor on the logits, default 1/sqrt(d).
 
     Returns:

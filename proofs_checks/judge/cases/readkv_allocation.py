@@ -46,6 +46,7 @@ def choose_cases() -> list[Case]:
         exact("minimum-bought-first", "minimum_depth 1 counts against the budget", one, tree, 20, minimum_depth=1),
         exact("minimum-only", "the budget is the minimum", [1.0, 2.0], tree, 4, minimum_depth=2),
         exact("minimum-at-the-top", "minimum_depth W", [1.0, 2.0], tree[:3], 6, minimum_depth=3),
+        stage.illegal("minimum-beyond-budget", "C", "3 items at minimum_depth 2 need 6, not 5: refused", _beyond),
         exact("no-items", "N = 0 is legal", np.zeros(0), tree, 0, suspect="A"),
         exact("light-item-waits", "a = (2^-40, 1), 9: the heavy item is full first", [2.0**-40, 1.0], tree, 9, "I"),
         exact("close-importances", CLOSE, [1.0, 1.0 + 2.0**-12], [0.5, 0.25], 1, "I"),
@@ -61,6 +62,10 @@ def choose_cases() -> list[Case]:
         ),
         drawn("random-524288", "4 x 131,072 weights, rate 2", partial(_random, 524288, 1048576), profile="default"),
     ]
+
+
+def _beyond() -> Inputs:
+    return {"importance": np.ones(3), "gains": gains_of(), "budget": 5, "minimum_depth": 2}
 
 
 def _random(N: int, budget: int) -> Inputs:

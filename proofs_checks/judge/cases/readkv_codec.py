@@ -10,11 +10,13 @@ import numpy as np
 from proofs_checks.capture import needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
 from proofs_checks.judge.cases.readkv_inputs import captured_cache, signs_of
+from proofs_checks.judge.checks.readkv_tree import BASIS_WIDTHS
 from refimpl.readkv.calibration import standardize
 from refimpl.readkv.rotation import readkv_rotate
 from refimpl.readkv.tree import deployed_table
 
 WIDE = ("float32", "float64")
+ODD = (12, 80, 96)
 ORDER = "the unit vectors give the Hadamard matrix over sqrt({d}): order, signs and scale (AMB-16)"
 PATHS = "z in the middle of leaves such as 01000000: the first split is the most significant bit"
 
@@ -23,13 +25,14 @@ def rotate_cases() -> list[Case]:
     """Cases of `readkv_rotate`."""
     stage = Family("readkv_rotate", "E")
     alone = "row 17 rotated alone is row 17 of the batch (prefill and decode use one matrix)"
-    cases = [stage.probe(f"basis-{d}", "E", ORDER.format(d=d), partial(_basis, d)) for d in (4, 16, 64, 128, 2)]
+    cases = [stage.probe(f"basis-{d}", "E", ORDER.format(d=d), partial(_basis, d)) for d in BASIS_WIDTHS]
     cases += [
         stage.probe(
             "signs-first", "E", "sign -1 on channel 0: the row of e_0 flips, that of e_1 does not", _signs_first
         ),
         stage.probe("alternating-signs", "E", "signs belong to channels, not to rows", _alternating),
         stage.probe("tf32-product", "I", "2049 e_0: TF32 or a half-precision product gives 2048", _tf32, dtypes=WIDE),
+        *[stage.illegal(f"d{d}", "E", f"d = {d} is no power of two: refused (AMB-16)", partial(_wide, d)) for d in ODD],
         stage.probe("leading-axes", "E", "[2, 3, 5, 64]: only the last axis is rotated", partial(_rows, (2, 3, 5, 64))),
         stage.relation("one-row-alone", alone, partial(_rows, (17, 64)), _last_row, _last_row_of_result),
         stage.general("outliers-d64", "rows with outlier channels and a mean", partial(_rows, (33, 64))),
@@ -39,6 +42,10 @@ def rotate_cases() -> list[Case]:
         stage.general("capture-keys", "real keys of layer 7, 3 heads", _captured_keys),
     ]
     return cases
+
+
+def _wide(d: int) -> Inputs:
+    return {"x": np.ones((2, d)), "signs": np.ones(d)}
 
 
 def _basis(d: int) -> Inputs:

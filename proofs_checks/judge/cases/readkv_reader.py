@@ -126,6 +126,7 @@ def restricted_cases() -> list[Case]:
         stage.probe("odd-tail", "A", "9 tokens: the last one alone costs 1", at(2.0, _odd), judged=VALUES),
         stage.probe("first-that-does-not-fit", "C", first, at(1.5, partial(_drawn, "fit", 1, 1, 3, 16)), judged=VALUES),
         stage.probe("pairs", "C", "pairs by summed importance", at(2.5, _flat), judged=VALUES),
+        stage.illegal("rate-below-1", "C", "rate 1/2 has no room for depth 1: refused", at(0.5, _least)),
         stage.probe("budget-of-its-own", "C", own, at(2.5, partial(_unequal, 100.0)), judged=KEYS),
         stored_depth(stage, _rated),
         stage.probe("no-tokens", "A", "T = 0 is legal: output 0", at(2.0, partial(_drawn, "empty", 2, 3, 0, 16))),
