@@ -129,6 +129,8 @@ def run_explain(args: argparse.Namespace) -> int:
 
 
 def _short(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{len(value)} arrays of lengths {', '.join(str(len(part)) for part in value)}"
     if not hasattr(value, "shape"):
         return repr(value)
     flat = ", ".join(f"{v:.6g}" for v in value.ravel()[:6])

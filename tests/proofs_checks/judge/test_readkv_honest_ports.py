@@ -9,6 +9,7 @@ from proofs_checks.mutants.base import build_port
 from proofs_checks.mutants.matrix import LocalSession
 from proofs_checks.mutants.readkv_parts import Parts, attention_of, restricted_of
 from proofs_checks.mutants.readkv_quantiser import _rounds, _tree_by
+from proofs_checks.numbers import round_bfloat16
 from refimpl.readkv.affine import affine_quantize
 from refimpl.readkv.allocation import readkv_choose_depths
 from refimpl.readkv.codec import readkv_encode
@@ -156,3 +157,29 @@ def test_affine_scales_in_half_precision_are_a_departure():
         return {**result, **{n: result[n].astype(np.float16).astype(np.float32) for n in ("scale", "zero")}}
 
     assert departures(("affine_quantize",), affine_quantize=stored) == {"AMB-08"}
+
+
+def in_bfloat16(function):
+    """The function's result rounded to bf16, as an operand of a tensor core."""
+    return lambda *arguments: round_bfloat16(function(*arguments)).astype(float)
+
+
+def test_tensor_core_operands_pass_with_half_precision_inputs():
+    """Rotated queries, keys, weights, values and the mixed value in bf16; sums and the softmax in float32."""
+    right = Parts()
+    parts = Parts(
+        rotate=in_bfloat16(right.rotate),
+        restore_keys=in_bfloat16(right.restore_keys),
+        restore_values=in_bfloat16(right.restore_values),
+        mix=in_bfloat16(lambda weights, values, depths: right.mix(round_bfloat16(weights), values, depths)),
+        back=in_bfloat16(right.back),
+    )
+    readers = {"readkv_attention": attention_of(parts), "readkv_restricted_attention": restricted_of(parts)}
+    session = LocalSession(build_port(readers, DTYPES=("bfloat16",)))
+    for stage in READERS:
+        for case in cases_of(stage):
+            if case.profile == "quick" and "bfloat16" in case.dtypes:
+                outcome = run_case(session, case, "bfloat16")
+                assert outcome.verdict == "PASS", (case.id, outcome.judgement.faults, outcome.message)
+    float32 = LocalSession(build_port(readers))
+    assert any(run_case(float32, c, "float32").verdict == "FAIL" for c in cases_of("readkv_attention"))
