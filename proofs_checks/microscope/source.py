@@ -1,0 +1,205 @@
+"""Captures: queries, keys and values exactly as attention consumed them, read one KV head at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from refimpl.checks import ArgumentError, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class Rope:
+    """How keys and queries were rotated: angle position / theta^(2f/d) for frequency f."""
+
+    theta: float
+    pairing: str = "half-split"
+    """"half-split" pairs channel f with f + d/2, "interleaved" pairs 2f with 2f + 1."""
+
+
+@dataclass(frozen=True)
+class HeadTrace:
+    """One KV head of one layer: everything that its G query heads saw while decoding."""
+
+    capture: str
+    layer: int
+    head: int
+    keys: FloatArray
+    """[T, d], post-RoPE."""
+    values: FloatArray
+    """[T, d]."""
+    stored_queries: Any
+    """[steps, G, d] in the capture's own encoding; `queries` decodes a slice, so memory does not grow with steps."""
+    positions: IntArray
+    """[steps]: a query at position p attends tokens 0..p."""
+    rope: Rope | None
+    carriers: tuple[tuple[int, int], ...] = ()
+    """Token spans [start, stop) that hold the answer."""
+    key_moments: tuple[FloatArray, FloatArray] | None = None
+    """Mean [d] and covariance [d, d] of held-out keys."""
+    value_moments: tuple[FloatArray, FloatArray] | None = None
+    """Mean [d] and covariance [d, d] of held-out values."""
+
+    @property
+    def steps(self) -> int:
+        """How many decode steps were captured."""
+        return len(self.positions)
+
+    @property
+    def head_size(self) -> int:
+        """d."""
+        return int(self.keys.shape[1])
+
+    def queries(self, start: int, stop: int) -> FloatArray:
+        """Queries of steps ``start..stop-1`` in float64, [n, G, d]."""
+        return to_float64(self.stored_queries[start:stop])
+
+    def carrier_pages(self, page_size: int) -> IntArray:
+        """Pages that hold any carrier token, ascending."""
+        pages = {t // page_size for start, stop in self.carriers for t in range(start, stop)}
+        return np.array(sorted(pages), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class CaptureSet:
+    """One prompt's trace over several layers; arrays stay in their stored encoding until a head is asked for."""
+
+    name: str
+    layers: tuple[int, ...]
+    keys: Any
+    """[L, H, T, d]."""
+    values: Any
+    """[L, H, T, d]."""
+    queries: Any
+    """[steps, L, H, G, d]."""
+    positions: IntArray
+    rope: Rope | None = None
+    kv_heads: tuple[int, ...] = ()
+    carriers: tuple[tuple[int, int], ...] = ()
+    moments: tuple[Any, Any] | None = None
+    """Held-out mean [L, 2, H, d] and covariance [L, 2, H, d, d], axis 1 keys then values."""
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def head_count(self) -> int:
+        """Layers times KV heads."""
+        return int(self.keys.shape[0] * self.keys.shape[1])
+
+    def head(self, index: int) -> HeadTrace:
+        """The ``index``-th KV head, layer-major, as float64."""
+        layer, head = divmod(index, self.keys.shape[1])
+        moments: list[tuple[FloatArray, FloatArray] | None] = [None, None]
+        if self.moments is not None:
+            mean, covariance = (to_float64(m[layer, :, head]) for m in self.moments)
+            moments = [(mean[i], covariance[i]) for i in (0, 1)]
+        return HeadTrace(
+            capture=self.name,
+            layer=self.layers[layer],
+            head=self.kv_heads[head] if self.kv_heads else head,
+            keys=to_float64(self.keys[layer, head]),
+            values=to_float64(self.values[layer, head]),
+            stored_queries=self.queries[:, layer, head],
+            positions=self.positions,
+            rope=self.rope,
+            carriers=self.carriers,
+            key_moments=moments[0],
+            value_moments=moments[1],
+        )
+
+    def heads(self) -> Iterator[HeadTrace]:
+        """Every KV head in turn, so that only one is in memory as float64."""
+        return (self.head(i) for i in range(self.head_count))
+
+
+def to_float64(stored: Any) -> FloatArray:
+    """Decode stored numbers: uint16 are bf16 bits, everything else is converted.
+
+    >>> to_float64(np.array([0x3F80, 0xC000], dtype=np.uint16)).tolist()
+    [1.0, -2.0]
+    """
+    array = np.ascontiguousarray(stored)
+    if array.dtype == np.uint16:
+        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return array.astype(np.float64)
+
+
+def capture_sets(tensors: dict[str, Any], description: dict[str, Any]) -> list[CaptureSet]:
+    """The sets that a description (the JSON beside a capture) finds in its tensors; raises ArgumentError if it lies."""
+    found = []
+    for entry in description["sets"]:
+        missing = [entry[k] for k in ("keys", "values", "queries", "positions") if entry[k] not in tensors]
+        if missing:
+            raise ArgumentError(f"sets.{entry['name']}: expected tensors {missing}, got {sorted(tensors)}")
+        layers, heads = tuple(entry["layers"]), tuple(entry["kv_heads"])
+        keys, values = tensors[entry["keys"]], tensors[entry["values"]]
+        tokens, d = keys.shape[-2:]
+        queries, positions = tensors[entry["queries"]], np.asarray(tensors[entry["positions"]], dtype=np.int64)
+        shape = (len(layers), len(heads), tokens, d)
+        group = queries.size // (len(positions) * len(layers) * len(heads) * d) if len(positions) else 0
+        if keys.size != np.prod(shape) or values.size != keys.size or (positions >= tokens).any():
+            raise ArgumentError(
+                f"sets.{entry['name']}: expected keys and values of {list(shape)} and positions below {tokens}, "
+                f"got {list(keys.shape)}, {list(values.shape)} and {positions.tolist()}"
+            )
+        rope = entry.get("rope")
+        calibration = entry.get("calibration")
+        found.append(
+            CaptureSet(
+                name=entry["name"],
+                layers=layers,
+                kv_heads=heads,
+                keys=keys.reshape(shape),
+                values=values.reshape(shape),
+                queries=queries.reshape(len(positions), len(layers), len(heads), group, d),
+                positions=positions,
+                rope=Rope(rope["theta"], rope["pairing"]) if rope else None,
+                carriers=tuple((start, stop) for start, stop in entry.get("carrier_tokens", ())),
+                moments=_moments(tensors, calibration, len(layers), len(heads), d) if calibration else None,
+                about=description.get("about", {}),
+            )
+        )
+    return found
+
+
+def _moments(tensors: dict[str, Any], calibration: dict[str, Any], layers: int, heads: int, d: int) -> tuple[Any, Any]:
+    rows, columns = calibration.get("layer_indices"), calibration.get("head_indices")
+    mean, covariance = tensors[calibration["mean"]], tensors[calibration["covariance"]]
+    if rows is not None:
+        mean, covariance = mean[np.asarray(rows)], covariance[np.asarray(rows)]
+    if columns is not None:
+        mean, covariance = mean[:, :, np.asarray(columns)], covariance[:, :, np.asarray(columns)]
+    return mean.reshape(layers, 2, heads, d), covariance.reshape(layers, 2, heads, d, d)
+
+
+def read_tensors(path: Path) -> dict[str, Any]:
+    """Tensors of a .safetensors (mapped, not read) or .npz file; nothing is ever unpickled."""
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files if archive[name].dtype.kind in "fiu"}
+    types = {"BF16": "<u2", "U16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    tensors: dict[str, Any] = {}
+    for name, entry in header.items():
+        if name == "__metadata__" or entry["dtype"] not in types:
+            continue
+        shape, offset = tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
+        kind = np.dtype(types[entry["dtype"]])
+        if entry["data_offsets"][1] - entry["data_offsets"][0] != kind.itemsize * int(np.prod(shape)):
+            raise ArgumentError(f"{path.name}: expected {shape} of {kind} for tensor {name}, got another payload size")
+        tensors[name] = np.memmap(path, dtype=kind, mode="r", offset=offset, shape=shape)
+    return tensors
+
+
+def load_capture(path: Path) -> list[CaptureSet]:
+    """Read a capture and the description beside it (the same name with .json); raises ArgumentError or OSError."""
+    description = json.loads(path.with_suffix(".json").read_text())
+    if description.get("schema") != 1:
+        raise ArgumentError(f"{path.with_suffix('.json').name}: expected schema 1, got {description.get('schema')!r}")
+    return capture_sets(read_tensors(path), description)
