@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
@@ -165,7 +166,7 @@ class LogHistogram(Histogram):
 class Results(dict[tuple[Any, ...], Any]):
     """Accumulators under keys such as ("frontier", "share_average", 256, "Locks r8i4", "mass")."""
 
-    def at(self, kind: type, *key: Any) -> Any:
+    def at(self, kind: Callable[[], Any], *key: Any) -> Any:
         """The accumulator under ``key``, made with ``kind()`` when it is new."""
         if key not in self:
             self[key] = kind()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proofs_checks.microscope.accumulate import Results, Values
-from proofs_checks.microscope.selectors import PageContext, shared_fit
+from proofs_checks.microscope.selectors import PageContext, shared_fit, shared_scopes
 from refimpl.baselines.shared_basis import captured_energy, shared_basis_pages
 from refimpl.checks import FloatArray
 
@@ -42,7 +42,7 @@ def measure_energy(context: PageContext, results: Results) -> None:
     spectrum = page_spectrum(context.key_pages)
     for rank in (r for r in PAGE_RANKS if r <= spectrum.shape[1]):
         results.at(Values, "energy", "page", rank, "projected").add(spectrum[:, rank - 1])
-    for scope in ("global", "sequence"):
+    for scope in shared_scopes(context):
         for rank in shared_ranks(context.key_pages.shape[2]):
             fit = shared_fit(context, scope, rank)
             for form in ("projected", "reconstruction"):

@@ -20,7 +20,7 @@ from refimpl.baselines.shared_basis import (
     shared_basis_pages,
     shared_state_bytes,
 )
-from refimpl.checks import FloatArray, IntArray
+from refimpl.checks import ArgumentError, FloatArray, IntArray
 from refimpl.locks.accounting import payload_bytes
 from refimpl.locks.quantize import locks_dequantize_summary, locks_quantize_summary
 from refimpl.locks.score import exact_page_scores, locks_score_pages
@@ -38,6 +38,8 @@ class PageContext:
     rope: Rope | None = None
     key_moments: tuple[FloatArray, FloatArray] | None = None
     """Held-out mean [d] and covariance [d, d]: a global basis is fitted to them."""
+    first_head_keys: FloatArray | None = None
+    """[P * B, d], keys of the layer's KV head 0: Fig. 1's global basis is fitted to them (AMB-28)."""
     _full: dict[str, FloatArray] = field(default_factory=dict, repr=False)
 
     @property
@@ -144,16 +146,29 @@ def moment_selector(rank: int) -> Selector:
     return Selector(f"moment core r{rank}", build, score, lambda c: moment_state_bytes(rank, c.key_pages.shape[2]))
 
 
+def shared_scopes(context: PageContext) -> list[str]:
+    """The shared scopes that a capture allows: "global" needs held-out moments, "head-0" a second KV head."""
+    known = {"global": context.key_moments, "head-0": context.first_head_keys, "sequence": context.key_pages}
+    return [scope for scope, needed in known.items() if needed is not None]
+
+
 def shared_fit(context: PageContext, scope: str, rank: int) -> dict[str, FloatArray]:
-    """Mean [1, d] and basis [1, d, r] of a shared scope: "sequence" from the keys, "global" from held-out moments."""
-    if scope == "sequence" or context.key_moments is None:
-        return sequence_basis(keys=context.keys[None], rank=rank)
-    mean, covariance = context.key_moments
-    return covariance_basis(mean=mean[None], covariance=covariance[None], rank=rank)
+    """Mean [1, d] and basis [1, d, r] of a shared scope.
+
+    "sequence" is fitted to this head's keys (ShadowKV), "head-0" to those of the layer's first KV head (Fig. 1's
+    global), "global" to held-out moments (Loki). Raises ArgumentError where the capture lacks what the scope needs.
+    """
+    if scope == "global" and context.key_moments is not None:
+        mean, covariance = context.key_moments
+        return covariance_basis(mean=mean[None], covariance=covariance[None], rank=rank)
+    keys = {"sequence": context.keys, "head-0": context.first_head_keys}.get(scope)
+    if keys is None:
+        raise ArgumentError(f"scope: expected one of {shared_scopes(context)}, got {scope!r}")
+    return sequence_basis(keys=keys[None], rank=rank)
 
 
 def shared_selector(scope: str, rank: int, form: str) -> Selector:
-    """One basis for all pages: scope "sequence" (ShadowKV) or "global" (Loki), form as AMB-28 names them."""
+    """One basis for all pages: a scope of `shared_fit`, read in a form of AMB-28."""
 
     def build(context: PageContext) -> FloatArray:
         fit = shared_fit(context, scope, rank)

@@ -44,6 +44,8 @@ class HeadTrace:
     """Mean [d] and covariance [d, d] of held-out keys."""
     value_moments: tuple[FloatArray, FloatArray] | None = None
     """Mean [d] and covariance [d, d] of held-out values."""
+    first_head_keys: FloatArray | None = None
+    """[T, d] of the layer's KV head 0, whose basis Fig. 1 calls global; None if the capture has one head a layer."""
 
     @property
     def steps(self) -> int:
@@ -109,6 +111,7 @@ class CaptureSet:
             carriers=self.carriers,
             key_moments=moments[0],
             value_moments=moments[1],
+            first_head_keys=to_float64(self.keys[layer, 0]) if self.keys.shape[1] > 1 else None,
         )
 
     def heads(self) -> Iterator[HeadTrace]:

@@ -41,6 +41,7 @@ def page_context(trace: HeadTrace, page_size: int) -> PageContext:
         positions=np.arange(pages * page_size).reshape(pages, page_size),
         rope=trace.rope,
         key_moments=trace.key_moments,
+        first_head_keys=None if trace.first_head_keys is None else trace.first_head_keys[: pages * page_size],
     )
 
 
