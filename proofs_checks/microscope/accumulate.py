@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
@@ -75,7 +76,7 @@ class Histogram:
 
     >>> h = Histogram(0.0, 1.0, 1000)
     >>> h.add(np.arange(101) / 100)
-    >>> abs(h.percentile(50) - 0.5) < 2 * h.resolution, h.largest
+    >>> bool(abs(h.percentile(50) - 0.5) < 2 * h.resolution), h.largest
     (True, 1.0)
     """
 
@@ -109,11 +110,15 @@ class Histogram:
         self.largest, self.smallest = max(self.largest, other.largest), min(self.smallest, other.smallest)
 
     def percentile(self, percent: float) -> float | None:
-        """The bin middle of the order statistic at ``percent``; None without observations."""
+        """The order statistic at ``percent``, interpolated linearly between neighbours; None without observations."""
         if not self.count:
             return None
         rank = percent / 100 * (self.count - 1)
-        index = int(np.searchsorted(np.cumsum(self.counts), np.floor(rank), side="right"))
+        low, high = (self._order_statistic(r) for r in (math.floor(rank), math.ceil(rank)))
+        return low + (rank - math.floor(rank)) * (high - low)
+
+    def _order_statistic(self, rank: int) -> float:
+        index = int(np.searchsorted(np.cumsum(self.counts), rank, side="right"))
         return self.low + (2 * index + 1) * self.resolution
 
     def __getstate__(self) -> dict[str, Any]:
@@ -157,10 +162,8 @@ class LogHistogram(Histogram):
         if isinstance(other, LogHistogram):
             self.largest_magnitude = max(self.largest_magnitude, other.largest_magnitude)
 
-    def percentile(self, percent: float) -> float | None:
-        """The magnitude at ``percent``; None without observations."""
-        exponent = super().percentile(percent)
-        return None if exponent is None else float(10.0**exponent)
+    def _order_statistic(self, rank: int) -> float:
+        return float(10.0 ** super()._order_statistic(rank))
 
 
 class Results(dict[tuple[Any, ...], Any]):

@@ -37,18 +37,18 @@ def shared_ranks(head_size: int) -> tuple[int, ...]:
     return tuple(max(1, r * head_size // 128) for r in (8, 16, 32, 48, 64))
 
 
-def measure_energy(context: PageContext, results: Results) -> None:
+def measure_energy(capture: str, context: PageContext, results: Results) -> None:
     """Add one KV head's pages to the energy table: page scope, and both shared scopes in both forms."""
     spectrum = page_spectrum(context.key_pages)
     for rank in (r for r in PAGE_RANKS if r <= spectrum.shape[1]):
-        results.at(Values, "energy", "page", rank, "projected").add(spectrum[:, rank - 1])
+        results.at(Values, "energy", capture, "page", rank, "projected").add(spectrum[:, rank - 1])
     for scope in shared_scopes(context):
         for rank in shared_ranks(context.key_pages.shape[2]):
             fit = shared_fit(context, scope, rank)
             for form in ("projected", "reconstruction"):
                 rebuilt = shared_basis_pages(key_pages=context.key_pages[None], form=form, **fit)
                 energy = captured_energy(key_pages=context.key_pages[None], reconstruction=rebuilt)
-                results.at(Values, "energy", scope, rank, form).add(energy)
+                results.at(Values, "energy", capture, scope, rank, form).add(energy)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ average of the shares that the set holds; recall its overlap with the set that e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from proofs_checks.microscope.accumulate import Mean, Results
 from proofs_checks.microscope.selectors import PageContext, Selector, group_scores
 from proofs_checks.microscope.source import HeadTrace
-from proofs_checks.microscope.steps import blocks, masses
+from proofs_checks.microscope.steps import BLOCK, Block, blocks, masses
 from refimpl.attention import log_sum_exp
 from refimpl.checks import FloatArray, IntArray
 
@@ -45,6 +45,18 @@ def overlap_curve(order: IntArray, exact: IntArray) -> IntArray:
     return curve
 
 
+Truth = list[tuple[FloatArray, dict[str, IntArray]]]
+"""Per step: the exact group-averaged shares [P] and the exact ranking under each rule."""
+
+
+def walk(trace: HeadTrace, context: PageContext) -> Iterator[tuple[Block, Truth]]:
+    """The trace's blocks with the exact shares and rankings of their steps."""
+    page_size = context.key_pages.shape[1]
+    for block in blocks(trace, context):
+        exact = [block.exact[step, :, : seen // page_size] for step, seen in enumerate(block.tokens)]
+        yield block, [(masses(e).mean(axis=0), {rule: ranking(e, rule) for rule in RULES}) for e in exact]
+
+
 def measure_frontier(
     trace: HeadTrace,
     context: PageContext,
@@ -53,26 +65,27 @@ def measure_frontier(
     results: Results,
     table: str = "frontier",
 ) -> None:
-    """Add one KV head to a frontier table: mass and recall of every selector at every budget that leaves a choice."""
+    """Add one KV head to a frontier table: mass and recall of every selector at every budget that leaves a choice.
+
+    One selector's summary is in memory at a time. The exact scores are kept if the trace is one block, and computed
+    again for every selector otherwise, so that memory does not grow with the number of steps.
+    """
     page_size = context.key_pages.shape[1]
+    kept = list(walk(trace, context)) if trace.steps <= BLOCK else None
     for selector in selectors:
         summary = selector.build(context)
-        for block in blocks(trace, context):
+        for block, truth in walk(trace, context) if kept is None else kept:
             estimated = group_scores(block.queries, selector, summary)
-            for step, seen in enumerate(block.tokens):
-                pages = seen // page_size
-                exact, scores = block.exact[step, :, :pages], estimated[step, :, :pages]
-                share = masses(exact).mean(axis=0)  # [P], the group average
+            for step, (share, best) in enumerate(truth):
                 for rule in RULES:
-                    order = ranking(scores, rule)
-                    held, hits = np.cumsum(share[order]), overlap_curve(order, ranking(exact, rule))
+                    order = ranking(estimated[step, :, : len(share)], rule)
+                    held, hits = np.cumsum(share[order]), overlap_curve(order, best[rule])
                     for budget in budgets:
                         k = -(-budget // page_size)
-                        if 0 < k < pages:
+                        if 0 < k < len(share):
                             key = (table, trace.capture, rule, budget, page_size, selector.name)
                             results.at(Mean, *key, "mass").add(held[k - 1])
                             results.at(Mean, *key, "recall").add(hits[k - 1] / k)
         if selector.bytes_per_page is not None:
-            results.at(Mean, "bytes", trace.capture, page_size, selector.name).add(
-                np.float64(selector.bytes_per_page(context))
-            )
+            size = np.float64(selector.bytes_per_page(context))
+            results.at(Mean, "bytes", trace.capture, page_size, selector.name).add(size)
