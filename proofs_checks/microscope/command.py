@@ -16,7 +16,7 @@ from proofs_checks.microscope.combine_study import study_rows
 from proofs_checks.microscope.energy import isotropic_null
 from proofs_checks.microscope.measure import SECTIONS, Plan, measure_capture
 from proofs_checks.microscope.report import Report, as_html, as_json, cell, print_tables
-from proofs_checks.microscope.source import CaptureSet, load_capture
+from proofs_checks.microscope.source import CaptureSet, check_digests, load_capture
 from proofs_checks.microscope.table import Shape
 from proofs_checks.microscope.tables import all_tables
 from refimpl.checks import ArgumentError
@@ -24,9 +24,7 @@ from refimpl.checks import ArgumentError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
-        "capture", type=Path, nargs="?", help=".safetensors or .npz with a description (.json) beside it"
-    )
+    parser.add_argument("capture", type=Path, nargs="?", help=".safetensors file with its manifest (.json) beside it")
     parser.add_argument("--study", choices=["combine"], help="run a synthetic study in place of a capture")
     parser.add_argument("--sections", help=f"comma-separated, of: {','.join(SECTIONS)} (default all)")
     parser.add_argument("--budget", type=int, help="tokens per KV head of single-budget tables (default context / 32)")
@@ -78,6 +76,7 @@ def measure_report(
     path: Path, plan: Plan, processes: int = 1, cluster: str | None = None
 ) -> tuple[Report, dict[str, Any], Any]:
     """Measure a capture file and build its tables; also the description and the raw results, for plots."""
+    check_digests(path)
     sets = load_capture(path)
     results = measure_capture(path, plan, processes, cluster)
     report: Report = []

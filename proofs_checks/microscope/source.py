@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -131,42 +132,40 @@ def to_float64(stored: Any) -> FloatArray:
     return array.astype(np.float64)
 
 
-def capture_sets(tensors: dict[str, Any], description: dict[str, Any]) -> list[CaptureSet]:
-    """The sets that a description (the JSON beside a capture) finds in its tensors; raises ArgumentError if it lies."""
-    found = []
-    for entry in description["sets"]:
-        missing = [entry[k] for k in ("keys", "values", "queries", "positions") if entry[k] not in tensors]
-        if missing:
-            raise ArgumentError(f"sets.{entry['name']}: expected tensors {missing}, got {sorted(tensors)}")
-        layers, heads = tuple(entry["layers"]), tuple(entry["kv_heads"])
-        keys, values = tensors[entry["keys"]], tensors[entry["values"]]
-        tokens, d = keys.shape[-2:]
-        queries, positions = tensors[entry["queries"]], np.asarray(tensors[entry["positions"]], dtype=np.int64)
-        shape = (len(layers), len(heads), tokens, d)
-        group = queries.size // (len(positions) * len(layers) * len(heads) * d) if len(positions) else 0
-        if keys.size != np.prod(shape) or values.size != keys.size or (positions >= tokens).any():
-            raise ArgumentError(
-                f"sets.{entry['name']}: expected keys and values of {list(shape)} and positions below {tokens}, "
-                f"got {list(keys.shape)}, {list(values.shape)} and {positions.tolist()}"
-            )
-        rope = entry.get("rope")
-        calibration = entry.get("calibration")
-        found.append(
-            CaptureSet(
-                name=entry["name"],
-                layers=layers,
-                kv_heads=heads,
-                keys=keys.reshape(shape),
-                values=values.reshape(shape),
-                queries=queries.reshape(len(positions), len(layers), len(heads), group, d),
-                positions=positions,
-                rope=Rope(rope["theta"], rope["pairing"]) if rope else None,
-                carriers=tuple((start, stop) for start, stop in entry.get("carrier_tokens", ())),
-                moments=_moments(tensors, calibration, len(layers), len(heads), d) if calibration else None,
-                about=description.get("about", {}),
-            )
+def capture_sets(tensors: dict[str, Any], manifest: dict[str, Any]) -> list[CaptureSet]:
+    """The sets that a manifest finds in its tensors; raises ArgumentError where the two do not agree."""
+    return [_capture_set(tensors, entry, manifest) for entry in manifest["sets"]]
+
+
+def _capture_set(tensors: dict[str, Any], entry: dict[str, Any], manifest: dict[str, Any]) -> CaptureSet:
+    missing = [entry[k] for k in ("keys", "values", "queries", "positions") if entry[k] not in tensors]
+    if missing:
+        raise ArgumentError(f"sets.{entry['name']}: expected tensors {missing}, got {sorted(tensors)}")
+    layers, heads = tuple(entry["layers"]), tuple(entry["kv_heads"])
+    keys, values, queries = (tensors[entry[k]] for k in ("keys", "values", "queries"))
+    tokens, d = keys.shape[-2:]
+    positions = np.asarray(tensors[entry["positions"]], dtype=np.int64)
+    shape = (len(layers), len(heads), tokens, d)
+    group = queries.size // (len(positions) * len(layers) * len(heads) * d) if len(positions) else 0
+    if keys.size != np.prod(shape) or values.size != keys.size or (positions >= tokens).any():
+        raise ArgumentError(
+            f"sets.{entry['name']}: expected keys and values of {list(shape)} and positions below {tokens}, "
+            f"got {list(keys.shape)}, {list(values.shape)} and {positions.tolist()}"
         )
-    return found
+    rope, calibration = entry.get("rope"), entry.get("calibration")
+    return CaptureSet(
+        name=entry["name"],
+        layers=layers,
+        kv_heads=heads,
+        keys=keys.reshape(shape),
+        values=values.reshape(shape),
+        queries=queries.reshape(len(positions), len(layers), len(heads), group, d),
+        positions=positions,
+        rope=Rope(rope["theta"], rope["pairing"]) if rope else None,
+        carriers=tuple((start, stop) for start, stop in entry.get("carrier_tokens", ())),
+        moments=_moments(tensors, calibration, len(layers), len(heads), d) if calibration else None,
+        about={k: v for k, v in manifest.items() if isinstance(v, str | int | bool) and k != "format"},
+    )
 
 
 def _moments(tensors: dict[str, Any], calibration: dict[str, Any], layers: int, heads: int, d: int) -> tuple[Any, Any]:
@@ -179,30 +178,53 @@ def _moments(tensors: dict[str, Any], calibration: dict[str, Any], layers: int, 
     return mean.reshape(layers, 2, heads, d), covariance.reshape(layers, 2, heads, d, d)
 
 
-def read_tensors(path: Path) -> dict[str, Any]:
-    """Tensors of a .safetensors (mapped, not read) or .npz file; nothing is ever unpickled."""
-    if path.suffix == ".npz":
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files if archive[name].dtype.kind in "fiu"}
-    types = {"BF16": "<u2", "U16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
+STORED = {"BF16": "<u2", "U16": "<u2", "F16": "<f2", "F32": "<f4", "F64": "<f8", "I32": "<i4", "I64": "<i8"}
+"""Safetensors dtypes that a capture may hold, as NumPy reads their bytes; bf16 stays a bit pattern until it is used."""
+
+
+def map_tensors(path: Path) -> dict[str, Any]:
+    """Tensors of a .safetensors file, mapped and not read, so that a capture may be larger than memory."""
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
     tensors: dict[str, Any] = {}
     for name, entry in header.items():
-        if name == "__metadata__" or entry["dtype"] not in types:
+        if name == "__metadata__" or entry["dtype"] not in STORED:
             continue
-        shape, offset = tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
-        kind = np.dtype(types[entry["dtype"]])
-        if entry["data_offsets"][1] - entry["data_offsets"][0] != kind.itemsize * int(np.prod(shape)):
-            raise ArgumentError(f"{path.name}: expected {shape} of {kind} for tensor {name}, got another payload size")
-        tensors[name] = np.memmap(path, dtype=kind, mode="r", offset=offset, shape=shape)
+        shape, (start, stop) = tuple(entry["shape"]), entry["data_offsets"]
+        kind = np.dtype(STORED[entry["dtype"]])
+        if stop - start != kind.itemsize * int(np.prod(shape)):
+            raise ArgumentError(f"{path.name}: expected {list(shape)} of {kind} for {name}, got {stop - start} bytes")
+        tensors[name] = np.memmap(path, dtype=kind, mode="r", offset=8 + length + start, shape=shape)
     return tensors
 
 
+def check_digests(path: Path) -> None:
+    """Compare every tensor with its digest in the manifest; raises ArgumentError for one that differs.
+
+    Reads the whole file once, in pieces. Tensors without a digest are not checked.
+    """
+    tensors = map_tensors(path)
+    for name, about in _manifest(path).get("arrays", {}).items():
+        if name not in tensors:
+            raise ArgumentError(f"{path.name}: expected tensor {name}, which the manifest lists")
+        digest, flat = hashlib.sha256(), tensors[name].reshape(-1)
+        for start in range(0, flat.size, 1 << 22):
+            digest.update(flat[start : start + (1 << 22)].tobytes())
+        if about.get("sha256", digest.hexdigest()) != digest.hexdigest():
+            raise ArgumentError(f"{path.name}: expected {name} with digest {about['sha256']}, got {digest.hexdigest()}")
+
+
+def _manifest(path: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    if manifest.get("format") != 1 or not isinstance(manifest.get("sets"), list):
+        raise ArgumentError(f"{path.with_suffix('.json').name}: expected format 1 with a list of sets")
+    return manifest
+
+
 def load_capture(path: Path) -> list[CaptureSet]:
-    """Read a capture and the description beside it (the same name with .json); raises ArgumentError or OSError."""
-    description = json.loads(path.with_suffix(".json").read_text())
-    if description.get("schema") != 1:
-        raise ArgumentError(f"{path.with_suffix('.json').name}: expected schema 1, got {description.get('schema')!r}")
-    return capture_sets(read_tensors(path), description)
+    """Open a capture and the manifest beside it (the same name with .json); raises ArgumentError or OSError.
+
+    See docs/capture-format.md. Nothing is read until a head is asked for, and nothing is ever unpickled.
+    """
+    return capture_sets(map_tensors(path), _manifest(path))
