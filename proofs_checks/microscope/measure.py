@@ -12,10 +12,13 @@ from typing import Any
 from proofs_checks.microscope.accumulate import Mean, Results, Values
 from proofs_checks.microscope.audit import measure_audit
 from proofs_checks.microscope.combine_rules import measure_combine
+from proofs_checks.microscope.departures import measure_departures
 from proofs_checks.microscope.energy import measure_energy, shared_ranks
 from proofs_checks.microscope.errors import measure_errors
 from proofs_checks.microscope.fidelity import measure_fidelity
 from proofs_checks.microscope.frontier import measure_frontier
+from proofs_checks.microscope.readkv_codec import measure_codec
+from proofs_checks.microscope.readkv_readers import measure_readers
 from proofs_checks.microscope.rotation_control import rotation_rows
 from proofs_checks.microscope.selectors import (
     CENTROID,
@@ -29,10 +32,22 @@ from proofs_checks.microscope.selectors import (
     shared_scopes,
     shared_selector,
 )
-from proofs_checks.microscope.source import CaptureSet, HeadTrace, load_capture
+from proofs_checks.microscope.source import CaptureSet, HeadTrace, LayerTrace, load_capture
 from proofs_checks.microscope.steps import page_context
 
-SECTIONS = ("energy", "fidelity", "errors", "frontier", "registry", "rotation", "combine", "grid", "audit")
+SECTIONS = (
+    "energy",
+    "fidelity",
+    "errors",
+    "frontier",
+    "registry",
+    "rotation",
+    "combine",
+    "departures",
+    "grid",
+    "audit",
+    "readkv",
+)
 BUDGETS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 CODEBOOKS = (128, 256, 512, 1024)
 PRECISIONS: tuple[int | str, ...] = ("fp", 8, 4, 2)
@@ -51,6 +66,8 @@ class Plan:
     operating_budget: int | None = None
     """Tokens per KV head of the single-budget tables; None takes 1/32 of the context, the paper's 1024 of 32K."""
     window_pages: int = 1
+    readkv_rows: int = 3
+    """Steps per layer of ReadKV's factorial and two-depth comparisons; its other tables use every step."""
     extra_selectors: tuple[str, ...] = ()
     """Own selectors as FILE.py:NAME, added to the frontier and to Table B.1's rows."""
 
@@ -103,11 +120,13 @@ def measure_head(trace: HeadTrace, plan: Plan) -> Results:
         ),
         "rotation": lambda: _measure_rotation(trace, context, operating, results),
         "combine": lambda: measure_combine(trace, context, plan.budgets, results),
+        "departures": lambda: measure_departures(trace, context, plan.rank, operating[0], results),
         "grid": lambda: _measure_grid(trace, operating, results),
         "audit": lambda: measure_audit(trace, context, plan.rank, operating[0], results),
     }
     for section in plan.sections:
-        run[section]()
+        if section in run:
+            run[section]()
     _note_scope_errors(trace, context, plan, results)
     return results
 
@@ -147,9 +166,23 @@ def load_selector(name: str) -> Selector:
     return found
 
 
-def measure_index(path: Path, plan: Plan, index: tuple[int, int]) -> Results:
-    """One head of a capture file by (set, head): the unit that processes and clusters are given."""
-    return measure_head(_opened(path)[index[0]].head(index[1]), plan)
+def measure_layer(trace: LayerTrace, plan: Plan) -> Results:
+    """ReadKV's tables of one layer: its budgets are pooled over the layer's KV heads."""
+    results = Results()
+    measure_codec(trace, results)
+    measure_readers(trace, results, plan.readkv_rows)
+    return results
+
+
+Unit = tuple[str, int, int]
+"""("head" or "layer", set, index): the piece of work that processes and clusters are given."""
+
+
+def measure_unit(path: Path, plan: Plan, unit: Unit) -> Results:
+    """One unit of a capture file."""
+    kind, number, index = unit
+    capture = _opened(path)[number]
+    return measure_layer(capture.layer(index), plan) if kind == "layer" else measure_head(capture.head(index), plan)
 
 
 @lru_cache(maxsize=1)
@@ -157,22 +190,30 @@ def _opened(path: Path) -> list[CaptureSet]:
     return load_capture(path)
 
 
-def measure_capture(path: Path, plan: Plan, processes: int = 1, cluster: str | None = None) -> Results:
-    """Measure a whole capture; heads are independent and their results merge.
+def units(path: Path, plan: Plan) -> list[Unit]:
+    """The units of a plan; later sets tend to be longer and come first."""
+    found: list[Unit] = []
+    for number, capture in enumerate(_opened(path)):
+        if "readkv" in plan.sections:
+            found += [("layer", number, index) for index in range(len(capture.layers))]
+        if set(plan.sections) != {"readkv"}:
+            found += [("head", number, index) for index in range(capture.head_count)]
+    return found[::-1]
 
-    ``processes`` > 1 spreads heads over local processes, ``cluster`` over a Dask scheduler at that address (extra
+
+def measure_capture(path: Path, plan: Plan, processes: int = 1, cluster: str | None = None) -> Results:
+    """Measure a whole capture; units are independent and their results merge.
+
+    ``processes`` > 1 spreads units over local processes, ``cluster`` over a Dask scheduler at that address (extra
     `dask`); every worker must see the capture under the same path.
     """
-    indices = [(s, h) for s, capture in enumerate(_opened(path)) for h in range(capture.head_count)]
-    indices.reverse()  # later sets tend to be longer: start them first
-    work = partial(measure_index, path, plan)
     results = Results()
-    for one in _spread(work, indices, processes, cluster):
+    for one in _spread(partial(measure_unit, path, plan), units(path, plan), processes, cluster):
         results.merge(one)
     return results
 
 
-def _spread(work: Any, indices: list[tuple[int, int]], processes: int, cluster: str | None) -> Iterator[Results]:
+def _spread(work: Any, indices: list[Unit], processes: int, cluster: str | None) -> Iterator[Results]:
     if cluster is not None:
         from distributed import Client  # type: ignore[import-not-found]
 

@@ -26,7 +26,9 @@ def cell(value: Any) -> str:
         return "–"
     if isinstance(value, float | np.floating):
         number = float(value)
-        return f"{number:.0f}" if number.is_integer() else f"{number:.4f}" if abs(number) < 10 else f"{number:.2f}"
+        if number.is_integer():
+            return f"{number:.0f}"
+        return f"{number:.3g}" if abs(number) < 1e-3 else f"{number:.4f}" if abs(number) < 10 else f"{number:.2f}"
     return str(value)
 
 

@@ -69,6 +69,27 @@ class HeadTrace:
 
 
 @dataclass(frozen=True)
+class LayerTrace:
+    """All KV heads of one layer: what ReadKV's pooled budgets need together."""
+
+    capture: str
+    layer: int
+    keys: FloatArray
+    """[H, T, d], post-RoPE."""
+    values: FloatArray
+    """[H, T, d]."""
+    stored_queries: Any
+    """[steps, H, G, d] in the capture's own encoding."""
+    positions: IntArray
+    moments: tuple[FloatArray, FloatArray] | None
+    """Held-out mean [2, H, d] and covariance [2, H, d, d], axis 0 keys then values."""
+
+    def queries(self, step: int) -> FloatArray:
+        """Queries [H, G, d] of one step in float64."""
+        return to_float64(self.stored_queries[step])
+
+
+@dataclass(frozen=True)
 class CaptureSet:
     """One prompt's trace over several layers; arrays stay in their stored encoding until a head is asked for."""
 
@@ -113,6 +134,21 @@ class CaptureSet:
             key_moments=moments[0],
             value_moments=moments[1],
             first_head_keys=to_float64(self.keys[layer, 0]) if self.keys.shape[1] > 1 else None,
+        )
+
+    def layer(self, index: int) -> LayerTrace:
+        """The ``index``-th captured layer, as float64."""
+        moments = None
+        if self.moments is not None:
+            moments = (to_float64(self.moments[0][index]), to_float64(self.moments[1][index]))
+        return LayerTrace(
+            capture=self.name,
+            layer=self.layers[index],
+            keys=to_float64(self.keys[index]),
+            values=to_float64(self.values[index]),
+            stored_queries=self.queries[:, index],
+            positions=self.positions,
+            moments=moments,
         )
 
     def heads(self) -> Iterator[HeadTrace]:

@@ -14,9 +14,11 @@ from proofs_checks.microscope.tables_frontier import (
     rotation_table,
     traffic_table,
 )
+from proofs_checks.microscope.tables_readkv import codec_table, decomposition_table, factorial_table, readers_table
 from proofs_checks.microscope.tables_scores import (
     audit_table,
     combine_table,
+    departures_table,
     energy_table,
     errors_table,
     fidelity_table,
@@ -30,8 +32,13 @@ BUILDERS: dict[str, Callable[[Results, Shape], Table]] = {
     "registry": registry_table,
     "rotation": rotation_table,
     "combine": combine_table,
+    "departures": departures_table,
     "grid": grid_table,
     "audit": audit_table,
+    "readkv codec": codec_table,
+    "readkv readers": readers_table,
+    "readkv decomposition": decomposition_table,
+    "readkv factorial": factorial_table,
 }
 
 
