@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--processes", type=int, default=1, help="local processes to spread heads over (default 1)")
     parser.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler to spread heads over")
     parser.add_argument("--json", type=Path, help="write the tables as JSON")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write the plots as SVG files (needs matplotlib)")
     parser.add_argument("--html", type=Path, help="write the tables and plots as one HTML page (needs matplotlib)")
 
 
@@ -59,10 +60,8 @@ def run(args: argparse.Namespace) -> int:
         plan = replace(plan, sections=wanted)
     try:
         report, about, results = measure_report(args.capture, plan, args.processes, args.cluster)
-        if args.html:
-            from proofs_checks.microscope.plots import all_plots
-
-            args.html.write_text(as_html(report, about, all_plots(results, report)), encoding="utf-8")
+        if args.html or args.plots:
+            write_plots(args, report, about, results)
     except (ArgumentError, ImportError, KeyError, OSError, ValueError) as error:
         print(f"microscope: {type(error).__name__}: {error}", file=sys.stderr)
         return 3
@@ -85,6 +84,20 @@ def measure_report(
         null = isotropic_null(plan.page_size, shape.head_size, plan.rank) if "energy" in plan.sections else None
         report.append((one.name, all_tables(results, shape, null)))
     return report, sets[0].about if sets else {}, results
+
+
+def write_plots(args: argparse.Namespace, report: Report, about: dict[str, Any], results: Any) -> None:
+    """The HTML page and the SVG files, as asked for. Imports matplotlib."""
+    from proofs_checks.microscope.plots import all_plots
+
+    plots = all_plots(results, report)
+    if args.html:
+        args.html.write_text(as_html(report, about, plots), encoding="utf-8")
+    if args.plots:
+        args.plots.mkdir(parents=True, exist_ok=True)
+        for title, figure in plots:
+            name = "".join(c if c.isalnum() else "-" for c in title.lower()).strip("-")
+            figure.savefig(args.plots / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
 def shape_of(capture: CaptureSet, plan: Plan) -> Shape:
