@@ -34,7 +34,9 @@ class Case:
     ``name`` is unique within the stage. ``suspect`` is the class of fault that the case isolates; ``probe`` says that
     it does isolate it (a general case fails for many reasons and takes the stage's diagnosis). ``judged`` limits the
     results that are looked at. ``poison`` changes what the port sees and the reference does not, in places that the
-    stage must never read. ``dtypes`` limits the input dtypes in which the inputs are representable.
+    stage must never read. ``dtypes`` limits the input dtypes in which the inputs are representable. ``delivery`` says
+    how the port's arrays lie in memory (`proofs_checks.judge.delivery`); such a case repeats the case named ``base``,
+    so it diagnoses only where that one passes.
     """
 
     stage: str
@@ -49,6 +51,8 @@ class Case:
     relation: Relation | None = None
     dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16", "float64")
     profile: str = "quick"
+    delivery: str = "plain"
+    base: str | None = None
 
     @property
     def id(self) -> str:

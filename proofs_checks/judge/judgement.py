@@ -21,6 +21,8 @@ class Fault:
     index: tuple[int, ...] | None
     message: str
     ratio: float | None = None
+    suspect: str | None = None
+    """The class of fault where the answer itself tells it, more surely than the case."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ from proofs_checks.judge import wire
 OUTPUT_LIMIT = 1 << 20
 """Bytes that a port may print during one call; a flood would fill the disk or the terminal of whoever judges it."""
 
+PERTURB = "128"
+"""glibc fills fresh memory with the complement of this byte, 0x7F: 3.39e38 in float32, so an unwritten result shows."""
+
 CHUNK = 1 << 16
 """Bytes read or written at a time."""
 
@@ -54,7 +57,7 @@ class PortProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(child_in, child_out),
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, "MALLOC_PERTURB_": PERTURB},
             start_new_session=True,
         )
         os.close(child_in)

@@ -7,6 +7,7 @@ from functools import cache
 
 from proofs_checks.judge.case import Case
 from proofs_checks.judge.cases import attention, locks_codec, locks_decode, locks_select, paging
+from proofs_checks.judge.cases.hygiene import hygiene_cases
 
 FAMILIES: dict[str, Callable[[], list[Case]]] = {
     "attention": attention.attention_cases,
@@ -30,8 +31,9 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
 
 @cache
 def cases_of(stage: str) -> tuple[Case, ...]:
-    """The cases of one stage, probes in the order in which they diagnose."""
-    return tuple(FAMILIES[stage]())
+    """The cases of one stage, probes in the order in which they diagnose, hygiene last."""
+    own = FAMILIES[stage]()
+    return (*own, *hygiene_cases(own))
 
 
 def find_case(case_id: str) -> Case:

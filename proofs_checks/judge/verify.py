@@ -7,7 +7,9 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.judgement import Departure, Fault, Judgement
@@ -46,6 +48,8 @@ class Declared:
             for value in values:
                 if value not in known and not (name == "OUTPUT" and value is None):
                     raise PortError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
+        if constants["FRAMEWORK"] not in ("numpy", "torch"):
+            raise PortError(f"FRAMEWORK: expected 'numpy' or 'torch', got {constants['FRAMEWORK']!r}")
         if constants["TIES"] not in ("any", "lowest_index"):
             raise PortError(f"TIES: expected 'any' or 'lowest_index', got {constants['TIES']!r}")
         if constants["DIALECT"] != "paper":
@@ -64,9 +68,19 @@ class Declared:
         return Precision(dtype, self.accumulate, self.output or dtype)
 
 
+class Caller(Protocol):
+    """Whatever can make a call: a port's process, or a port in this one."""
+
+    spec: str
+    declared: Declared
+
+    def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
+        """One call; the reply's header with the results under "results"."""
+
+
 @dataclass
 class Session:
-    """One port being judged."""
+    """One port being judged in a process of its own."""
 
     spec: str
     process: PortProcess
@@ -86,11 +100,20 @@ class Session:
             "dtypes": {k: dtype for k in arrays if stage.arguments.get(k) == "input"},
             "optional": list(stage.optional),
             "results": list(stage.results),
+            "delivery": prepared.case.delivery,
+            "out": self._out(prepared, dtype),
+            "poison": len(prepared.case.name),  # any number that differs from case to case
         }
         reply, results = self.process.ask(header, arrays, self.timeout, f"running {prepared.case.id}")
         for name, count in reply.get("lists", {}).items():
             results[name] = [results.pop(f"{name}_{i}") for i in range(count)]
         return {**reply, "results": results}
+
+    def _out(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
+        """Shapes and dtypes of preallocated results."""
+        types = {"output": self.declared.output or dtype, "float": self.declared.accumulate, "index": "int64"}
+        roles = prepared.stage.results.items()
+        return {n: [list(np.shape(prepared.reference[n])), types.get(role, role)] for n, role in roles}
 
 
 def reproduction(case: Case, dtype: str, port: str) -> str:
@@ -111,7 +134,7 @@ class Outcome:
     suspect: str | None = None
 
 
-def run_case(session: Session, case: Case, dtype: str) -> Outcome:
+def run_case(session: Caller, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
     prepared = prepare(case, dtype)
     precision = session.declared.precision(dtype)
@@ -132,11 +155,11 @@ def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     else:
         judgement = judge_relation(prepared, replies[0]["results"], second, replies[1]["results"], precision)
     if judgement.faults:
-        return Outcome(case, dtype, "FAIL", judgement)
+        return Outcome(case, dtype, "FAIL", judgement, suspect=judgement.faults[0].suspect)
     return Outcome(case, dtype, "REFUSED" if judgement.refused else "PASS", judgement, judgement.refused or "")
 
 
-def judge_stage(session: Session, stage: Stage, cases: Iterable[Case]) -> tuple[StageReport, list[Departure]]:
+def judge_stage(session: Caller, stage: Stage, cases: Iterable[Case]) -> tuple[StageReport, list[Departure]]:
     """Judge one stage on ``cases`` in every dtype the port declares."""
     start = time.monotonic()
     outcomes: list[Outcome] = []
@@ -149,7 +172,7 @@ def judge_stage(session: Session, stage: Stage, cases: Iterable[Case]) -> tuple[
             break
     report = summarize(session.spec, stage.name, outcomes)
     report.seconds = time.monotonic() - start
-    departures = [d for o in outcomes for d in o.judgement.departures]
+    departures = [d for o in outcomes for d in o.judgement.departures] if report.verdict == "PASS" else []
     return report, list(dict.fromkeys(departures))
 
 
@@ -179,14 +202,19 @@ def _has_ratio(outcome: Outcome) -> bool:
 
 
 def diagnose(outcomes: Sequence[Outcome]) -> str | None:
-    """The class that the stage's failures point at: the first failing probe's, where some probe failed."""
-    return next((o.suspect or o.case.suspect for o in outcomes if o.verdict in BAD and o.case.probe), None)
+    """The class that the stage's failures point at: the first failing probe's, where some probe failed.
+
+    Probes stand in the order in which they isolate: an earlier one is not upset by the faults that later ones look for.
+    """
+    failed = [o for o in outcomes if o.verdict in BAD]
+    names = {o.case.name for o in failed}
+    return next((o.suspect or o.case.suspect for o in failed if o.case.probe and o.case.base not in names), None)
 
 
 def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:
     case = outcome.case
     fault = outcome.judgement.faults[0] if outcome.judgement.faults else Fault("", None, outcome.message)
-    suspect = outcome.suspect or (case.suspect if case.probe else diagnosis or case.suspect)
+    suspect = outcome.suspect or diagnosis or case.suspect
     name = case.id if outcome.dtype == "float32" else f"{case.id}@{outcome.dtype}"
     return Failure(name, case.kind, fault.index, fault.message, suspect, reproduction(case, outcome.dtype, port))
 

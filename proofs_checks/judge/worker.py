@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.judge import wire
+from proofs_checks.judge import delivery, wire
 
 CONSTANTS = {
     "FRAMEWORK": "numpy",
@@ -53,11 +53,19 @@ def describe(port: ModuleType, device: str | None) -> dict[str, Any]:
     """What the port declares and which functions it has."""
     declared: dict[str, Any] = {name: getattr(port, name, default) for name, default in CONSTANTS.items()}
     for name in ("DTYPES", "LAWS"):
-        declared[name] = [declared[name]] if isinstance(declared[name], str) else list(declared[name])
+        several = isinstance(declared[name], (list, tuple))
+        declared[name] = [_spelled(v) for v in (declared[name] if several else [declared[name]])]
+    for name in ("ACCUMULATE", "OUTPUT", "FRAMEWORK", "DEVICE", "TIES", "DIALECT"):
+        declared[name] = None if declared[name] is None else _spelled(declared[name])
     if device:
         declared["DEVICE"] = device
     functions = [name for name, value in vars(port).items() if callable(value) and not isinstance(value, type)]
     return {"constants": declared, "functions": [name for name in functions if not name.startswith("_")]}
+
+
+def _spelled(value: Any) -> str:
+    """A constant as a string: torch.bfloat16, np.float32 and "float32" are all taken."""
+    return str(getattr(value, "__name__", value)).removeprefix("torch.")
 
 
 class Backend:
@@ -66,6 +74,8 @@ class Backend:
     def __init__(self, framework: str, device: str) -> None:
         self.framework, self.device = framework, device
         self.torch: Any = importlib.import_module("torch") if framework == "torch" else None
+        if self.torch is not None:  # fill what torch.empty hands out with NaN, so that an unwritten result shows
+            self.torch.use_deterministic_algorithms(True, warn_only=True)
 
     def give(self, array: Any, dtype: str | None) -> Any:
         """A fresh array of the port's framework; ``dtype`` "bfloat16" makes torch tensors of that type."""
@@ -75,6 +85,13 @@ class Backend:
         if dtype == "bfloat16":
             tensor = tensor.to(self.torch.bfloat16)
         return tensor.to(self.device)
+
+    def overwrite(self, target: Any, source: Any) -> None:
+        """Copy new content into an array that the port has seen."""
+        if self.torch is None:
+            np.copyto(target, source)
+        else:
+            target.copy_(source)
 
     def take(self, value: Any, name: str) -> Any:
         """A result as NumPy; bfloat16 widens to float32. Raises TypeError for what is no array."""
@@ -108,8 +125,12 @@ class Backend:
 def call_stage(port: ModuleType, backend: Backend, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
     """Make one call. Returns the reply's header and arrays."""
     function = getattr(port, header["stage"])
-    given = {name: backend.give(a, header["dtypes"].get(name)) for name, a in arrays.items()}
+    deliver = delivery.WAYS[header.get("delivery", "plain")]
+    given = deliver(backend, arrays, header["dtypes"])
     arguments = {**given, **header["plain"]}
+    prepared = _prepared_results(function, backend, header)
+    if prepared is not None:
+        arguments["out"] = prepared
     missing = _unsupported(function, arguments, header["optional"])
     if missing:
         return {"status": "not_provided", "message": f"takes no {missing}"}, {}
@@ -123,10 +144,37 @@ def call_stage(port: ModuleType, backend: Backend, header: dict[str, Any], array
         return {"status": "not_provided", "message": str(error) or "raised NotImplementedError"}, {}
     except BaseException as error:
         return {"status": "error", "message": _raised(error)}, {}
+    if header.get("delivery") == "reuse":  # that was the old content; the same buffers now hold the new one
+        return _again(function, backend, header, arrays, given, arguments)
+    result = prepared if result is None and prepared is not None else result
     for name, content in before.items():
         if backend.bytes_of(given[name]) != content:
             return {"status": "wrong", "message": f"{name}: the call changed its input", "suspect": "K"}, {}
     return _collect(backend, result, given, header["results"])
+
+
+def _again(
+    function: Any, backend: Backend, header: dict[str, Any], arrays: dict[str, Any], given: Any, arguments: Any
+) -> Any:
+    """Write the case's content into the buffers of the call just made, and call again."""
+    for name, array in arrays.items():
+        backend.overwrite(given[name], backend.give(array, header["dtypes"].get(name)))
+    try:
+        result = function(**arguments)
+    except BaseException as error:
+        return {"status": "error", "message": f"second call in the same buffers: {_raised(error)}"}, {}
+    result = arguments.get("out") if result is None else result
+    return _collect(backend, result, given, header["results"])
+
+
+def _prepared_results(function: Any, backend: Backend, header: dict[str, Any]) -> dict[str, Any] | None:
+    """Preallocated, poisoned results for a port that takes ``out``; None for any other."""
+    if "out" not in inspect.signature(function).parameters or "out" not in header:
+        return None
+    poisons = {
+        name: delivery.poisoned(shape, dtype, header["poison"]) for name, (shape, dtype) in header["out"].items()
+    }
+    return {name: backend.give(array, header["out"][name][1]) for name, array in poisons.items()}
 
 
 def _unsupported(function: Any, arguments: dict[str, Any], optional: list[str]) -> str | None:
@@ -197,7 +245,8 @@ def serve(spec: str, incoming: int, outgoing: int) -> None:
             if header["op"] == "load":
                 port = load_port(spec)
                 about = describe(port, header.get("device"))
-                backend = Backend(about["constants"]["FRAMEWORK"], about["constants"]["DEVICE"])
+                framework = about["constants"]["FRAMEWORK"]
+                backend = Backend(framework, about["constants"]["DEVICE"]) if framework in ("numpy", "torch") else None
                 reply = {"status": "ok", **about}
             else:
                 reply, out = call_stage(port, backend, header, arrays)

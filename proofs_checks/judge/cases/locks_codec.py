@@ -19,13 +19,13 @@ def build_cases() -> list[Case]:
     """Cases of `locks_build_summary`."""
     stage = Family("locks_build_summary", "H")
     return [
-        stage.probe("identical-keys", "D", "identical keys have no modes: nothing is divided by 0", _identical),
-        stage.probe("zero-page", "D", "a page of zeros: centroid 0, no modes, nothing divided by 0", _zero_page),
-        stage.probe("no-pages", "A", "P = 0 is legal", lambda: {"key_pages": np.zeros((2, 0, 16, 64)), "rank": 8}),
         stage.probe("one-strong-mode", "H", "rank 1 of a page with one strong direction: the largest mode", _strong),
         stage.probe("large-centroid", "H", "deviations, not keys, are decomposed", _large_centroid),
-        stage.probe("rank-deficient", "H", "rank 8 of a page with 2 modes: the other columns are 0", _deficient),
         stage.probe("equal-modes", "H", "two equal singular values: any basis of their plane is right", _equal_modes),
+        stage.probe("identical-keys", "D", "identical keys have no modes: nothing is divided by 0", _identical),
+        stage.probe("zero-page", "D", "a page of zeros: centroid 0, no modes, nothing divided by 0", _zero_page),
+        stage.probe("rank-deficient", "D", "rank 8 of a page with 2 modes: the other columns are 0", _deficient),
+        stage.probe("no-pages", "A", "P = 0 is legal", lambda: {"key_pages": np.zeros((2, 0, 16, 64)), "rank": 8}),
         stage.general("B8-d80", "planted spectrum, B = 8, d = 80, full rank 8", partial(_planted, 8, 80, 8)),
         stage.general("B16-d128-r8", "planted spectrum at the papers' shape", partial(_planted, 16, 128, 8)),
         stage.general("B32-d64-r15", "planted spectrum, B = 32, rank 15", partial(_planted, 32, 64, 15)),

@@ -50,20 +50,22 @@ def judge_pages(
         _fault(judgement, where, f"page {twice} is kept twice; {len(set(chosen))} distinct pages of {kept}")
         return False
     must, may = must_and_may(low, high, kept)
+    last_full = P - 1 not in chosen and {0, P - 2} <= set(chosen)  # the page before the last taken for the most recent
     for page in sorted(must - set(chosen)):
         what = "the sink page" if page == 0 else "the most recent page" if page == P - 1 else "a page of larger share"
         rival = max((low[p] for p in chosen if p not in must), default=0.0)
         margin = "" if page in (0, P - 1) else f", share at least {low[page]:.4g}, kept instead: {rival:.4g}"
-        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {sorted(chosen)}")
+        suspect = "A" if page == P - 1 and last_full else None
+        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {sorted(chosen)}", suspect)
     for page in sorted(set(chosen) - may):
         bar = min((low[p] for p in must - {0, P - 1}), default=0.0)
         _fault(judgement, where, f"page {page} is kept with share at most {high[page]:.4g}, below {bar:.4g}")
     return True
 
 
-def _fault(judgement: Judgement, where: tuple[int, ...], message: str) -> None:
+def _fault(judgement: Judgement, where: tuple[int, ...], message: str, suspect: str | None = None) -> None:
     place = f"pages{list(where)}" if where else "pages"
-    judgement.faults.append(Fault("pages", where, f"{place}: {message}"))
+    judgement.faults.append(Fault("pages", where, f"{place}: {message}", suspect=suspect))
 
 
 def selected(call: Call) -> Judgement:

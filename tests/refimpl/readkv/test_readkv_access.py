@@ -99,6 +99,13 @@ def test_an_address_read_again_costs_nothing():
     assert run_protocol(protocol(BRANCHING, reader), [1, 0, 1], None).probes == 3
 
 
+def test_a_reader_that_never_stops_is_refused():
+    with pytest.raises(IllegalAccess, match="reader: expected it to stop"):
+        run_protocol(protocol(QUERY_INDEPENDENT, lambda view: [0, 1]), [1, 0, 1], None)
+    with pytest.raises(IllegalAccess, match="reader: expected it to stop"):
+        leaves_of_reader(protocol(QUERY_INDEPENDENT, lambda view: [0, 1]))
+
+
 def test_records_are_padded_and_bounded():
     assert run_protocol(protocol(OBLIVIOUS, lambda view: [3]), [1], None).answer == [(3, 0)]
     with pytest.raises(IllegalAccess, match="at most 4 stored bits, got 5"):

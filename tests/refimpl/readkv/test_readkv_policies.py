@@ -127,6 +127,10 @@ def test_two_depth_schedules_spend_what_f6_says(lower):
 
 def test_two_depth_ties_go_to_the_lower_item():
     assert two_depth_schedule(importance=[1, 1, 1], lower=0, upper=4, budget=8).tolist() == [4, 4, 0]
+    # enough items that an unstable sort would shuffle them
+    mixed = np.arange(200) % 2
+    depths = two_depth_schedule(importance=mixed, lower=0, upper=4, budget=120 * 4)
+    assert np.flatnonzero(depths).tolist() == sorted([*range(1, 200, 2), *range(0, 40, 2)])
 
 
 def test_restricting_one_stage_leaves_the_other_multilevel(cache, queries):
