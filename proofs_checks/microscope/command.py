@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("capture", type=Path, nargs="?", help=".safetensors file with its manifest (.json) beside it")
     parser.add_argument("--study", choices=["combine"], help="run a synthetic study in place of a capture")
     parser.add_argument("--sections", help=f"comma-separated, of: {','.join(SECTIONS)} (default all)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME", help="measure this set only (repeatable)")
     parser.add_argument("--budget", type=int, help="tokens per KV head of single-budget tables (default context / 32)")
     parser.add_argument(
         "--window", type=int, default=1, help="recent pages that Table B.1's protocol keeps (default 1)"
@@ -34,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--selector", action="append", default=[], metavar="FILE.py:NAME", help="a Selector of your own"
     )
-    parser.add_argument("--processes", type=int, default=1, help="local processes to spread heads over (default 1)")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="local processes (default: one per core)"
+    )
     parser.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler to spread heads over")
     parser.add_argument("--json", type=Path, help="write the tables as JSON")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write the plots as SVG files (needs matplotlib)")
@@ -49,7 +54,12 @@ def run(args: argparse.Namespace) -> int:
     if args.capture is None:
         print("microscope: expected a capture file, or --study", file=sys.stderr)
         return 2
-    plan = Plan(operating_budget=args.budget, window_pages=args.window, extra_selectors=tuple(args.selector))
+    plan = Plan(
+        sets=tuple(args.set),
+        operating_budget=args.budget,
+        window_pages=args.window,
+        extra_selectors=tuple(args.selector),
+    )
     if args.sections:
         wanted = tuple(args.sections.split(","))
         if not set(wanted) <= set(SECTIONS):
@@ -76,7 +86,9 @@ def measure_report(
 ) -> tuple[Report, dict[str, Any], Any]:
     """Measure a capture file and build its tables; also the description and the raw results, for plots."""
     check_digests(path)
-    sets = load_capture(path)
+    sets = [one for one in load_capture(path) if not plan.sets or one.name in plan.sets]
+    if not sets:
+        raise ArgumentError(f"--set: expected one of {[one.name for one in load_capture(path)]}, got {plan.sets}")
     results = measure_capture(path, plan, processes, cluster)
     report: Report = []
     for one in sets:
@@ -96,7 +108,7 @@ def write_plots(args: argparse.Namespace, report: Report, about: dict[str, Any],
     if args.plots:
         args.plots.mkdir(parents=True, exist_ok=True)
         for title, figure in plots:
-            name = "".join(c if c.isalnum() else "-" for c in title.lower()).strip("-")
+            name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
             figure.savefig(args.plots / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
