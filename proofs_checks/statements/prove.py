@@ -1,0 +1,145 @@
+"""Run every statement: tight instance, named cases, random batches, searched instances; one row each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from proofs_checks.statements import rigorous
+from proofs_checks.statements.search import Hunt, climb, fields_of, pick, target
+from proofs_checks.statements.statement import Instance, Kind, StatementModule
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How hard to try: random batches and their size, seconds per statement, and the search's budget."""
+
+    batches: int
+    batch: int
+    seconds: float
+    climbs: int
+    evaluations: int
+    examples: int
+
+
+PROFILES = {
+    "ci": Profile(batches=40, batch=50, seconds=1.2, climbs=1, evaluations=120, examples=25),
+    "deep": Profile(batches=1000, batch=1000, seconds=1500.0, climbs=8, evaluations=2000, examples=500),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of ``kvproof prove``."""
+
+    id: str
+    source: str
+    verdict: str  # HOLDS, REFUTED, VACUOUS, NO_CONSTANT, NOT_APPLICABLE
+    instances: int
+    tightest_ratio: float | None
+    reason: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The row with DESIGN's field names."""
+        return asdict(self)
+
+
+def decided_by_balls(module: StatementModule, instance: Instance, scale: float = 1.0) -> bool | None:
+    """Whether ball arithmetic confirms a violation of one instance; None if it has no say (no enclosure, no flint)."""
+    enclose = getattr(module, "enclose", None)
+    if enclose is None or not rigorous.available():
+        return None
+    with rigorous.precision():
+        left, right = enclose(instance)
+        if module.ABOUT.kind is Kind.UPPER_BOUND:
+            return bool(left > right * rigorous.ball(scale))
+        return bool(left < right / rigorous.ball(scale))
+
+
+def hunt_down(module: StatementModule, profile: Profile, seed: int) -> Hunt:
+    """Try to break one statement within the profile's budget."""
+    hunt, rng = Hunt(module), np.random.default_rng([seed, len(module.ABOUT.id), *module.ABOUT.id.encode()])
+    hunt.look(module.tight_instance())
+    for instance in getattr(module, "cases", dict)().values():
+        hunt.look(instance)
+    if module.ABOUT.exhaustive:
+        for instance in getattr(module, "families", list)():
+            hunt.look(instance)
+    deadline = time.monotonic() + profile.seconds
+    batch: Instance | None = None
+    for _ in range(profile.batches):
+        batch = module.sample(rng, profile.batch)
+        hunt.look(batch)
+        if time.monotonic() > deadline:
+            break
+    fields = fields_of(module)
+    for _ in range(profile.climbs if fields else 0):
+        start = small_instance(module, rng, fields)
+        climb(hunt, start, fields, profile.evaluations)
+        target(hunt, start, fields, profile.examples)
+    return hunt
+
+
+def small_instance(module: StatementModule, rng: np.random.Generator, fields: tuple[str, ...]) -> Instance:
+    """The tightest single instance of a few small random batches: a place to start climbing from."""
+    best: tuple[float, Instance] | None = None
+    for _ in range(6):
+        batch = module.sample(rng, 20)
+        slack = module.check(batch)
+        size = sum(batch[f][0].size for f in fields)
+        ratios = np.where(np.isnan(slack.ratios), -1.0, slack.ratios)
+        score = float(np.max(ratios)) - 0.01 * size  # short vectors are searched better
+        if best is None or score > best[0]:
+            best = score, pick(batch, int(np.argmax(ratios)))
+    assert best is not None
+    return best[1]
+
+
+def prove_one(module: StatementModule, profile: Profile, seed: int = 0) -> Row:
+    """The row of one statement as the papers state it."""
+    hunt = hunt_down(module, profile, seed)
+    about = module.ABOUT
+    confirmed, cleared = 0, 0
+    for instance in hunt.violations[:10]:
+        if decided_by_balls(module, instance) is False:
+            cleared += 1
+        else:
+            confirmed += 1
+    wrong = sum(decided_by_balls(module, instance) is True for instance in hunt.undecided)
+    reason = ""
+    if confirmed or wrong:
+        reason = f"{confirmed + wrong} instances violate the statement beyond rounding"
+    elif cleared:
+        reason = f"{cleared} violations beyond the guard were cleared by ball arithmetic: the guard is too narrow"
+    elif hunt.undecided_count:
+        reason = f"{hunt.undecided_count} float64 violations within the guard"
+        if getattr(module, "enclose", None) and rigorous.available():
+            reason += f"; ball arithmetic looked at {len(hunt.undecided)} and found none"
+    verdict = "REFUTED" if confirmed or wrong else "HOLDS"
+    return Row(about.id, about.source, verdict, hunt.instances, hunt.tightest, reason)
+
+
+def scaled_one(module: StatementModule, scale: float) -> Row:
+    """The row of one statement with its bound scaled: the tight instance has to refute it."""
+    about, instance = module.ABOUT, module.tight_instance()
+    slack = module.check(instance)
+    if about.no_constant:
+        return Row(about.id, about.source, "NO_CONSTANT", len(slack.left), slack.tightest, about.no_constant)
+    scaled = module.check(instance, scale)
+    refuted = bool(scaled.violated.any())
+    if refuted and decided_by_balls(module, pick(instance, int(np.argmax(scaled.violated))), scale) is False:
+        refuted = False
+    reason = f"the tight instance refutes the bound scaled by {scale:g}" if refuted else "the scaled bound survives"
+    return Row(about.id, about.source, "REFUTED" if refuted else "HOLDS", len(slack.left), slack.tightest, reason)
+
+
+def prove(
+    modules: Iterable[StatementModule], *, profile: str = "ci", scale: float | None = None, seed: int = 0
+) -> Iterable[Row]:
+    """One row per statement, as it is done. ``scale`` (such as 0.9) asks for the refutation of the scaled bounds."""
+    for module in modules:
+        yield prove_one(module, PROFILES[profile], seed) if scale is None else scaled_one(module, scale)
