@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
-from proofs_checks.statements import (
-    locks_lemma_1_i,
-    locks_lemma_2,
-    locks_proposition_2,
-    readkv_proposition_10,
-)
+import importlib
+from typing import cast
+
 from proofs_checks.statements.statement import StatementModule
 
-STATEMENTS: tuple[StatementModule, ...] = (
-    locks_lemma_1_i,
-    locks_lemma_2,
-    locks_proposition_2,
-    readkv_proposition_10,
+NAMES = (
+    "locks_lemma_1_i",
+    "locks_lemma_1_i_identity",
+    "locks_definition_1",
+    "locks_lemma_1_ii",
+    "locks_lemma_1_remark",
+    "locks_lemma_1_remark_deterministic",
+    "locks_lemma_2",
+    "locks_lemma_2_blindness",
+    "locks_proposition_1",
+    "locks_proposition_1_separation",
+    "locks_proposition_1_remark",
+    "locks_corollary_1",
+    "locks_corollary_1_unique_ours",
+    "locks_proposition_2",
+    "locks_proposition_2_second",
+    "locks_proposition_2_exact",
+    "locks_proposition_2_second_ours",
+    "locks_proposition_2_spectral_ours",
+    "locks_sandwich",
+    "locks_corollary_2",
+    "locks_corollary_3",
+    "locks_theorem_1_i",
+    "locks_theorem_1_ii",
+    "locks_theorem_1_ii_single_head_ours",
+    "locks_theorem_1_iii",
+    "locks_equation_a1",
+    "locks_equation_a2",
+    "locks_proposition_3_identity",
+    "locks_proposition_3_cumulant",
+    "locks_proposition_3_cumulant_ours",
+    "locks_proposition_3_rank",
+    "locks_proposition_3_gaussian",
+    "locks_lemma_3",
+    "locks_lemma_3_weyl",
+    "readkv_proposition_10",
 )
+
+
+def load(name: str) -> StatementModule:
+    """Import one statement file of this package."""
+    return cast(StatementModule, importlib.import_module(f"proofs_checks.statements.{name}"))
+
+
+STATEMENTS: tuple[StatementModule, ...] = tuple(load(name) for name in NAMES)
 
 
 def find(name: str) -> StatementModule:
