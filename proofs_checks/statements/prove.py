@@ -66,9 +66,8 @@ def hunt_down(module: StatementModule, profile: Profile, seed: int) -> Hunt:
     hunt.look(module.tight_instance())
     for instance in getattr(module, "cases", dict)().values():
         hunt.look(instance)
-    if module.ABOUT.exhaustive:
-        for instance in getattr(module, "families", list)():
-            hunt.look(instance)
+    for instance in getattr(module, "families", list)():
+        hunt.look(instance)
     deadline = time.monotonic() + profile.seconds
     batch: Instance | None = None
     for _ in range(profile.batches):

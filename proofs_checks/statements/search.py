@@ -11,12 +11,12 @@ from refimpl.checks import FloatArray
 
 
 def pick(instance: Instance, index: int) -> Instance:
-    """The single instance at ``index`` of a batch; whole numbers are kept.
+    """The single instance at ``index`` of a batch (arrays and lists are batched); other fields are kept.
 
     >>> pick({"a": np.array([[1.0], [2.0]]), "rank": 3}, 1)
     {'a': array([[2.]]), 'rank': 3}
     """
-    return {k: v[index : index + 1] if isinstance(v, np.ndarray) else v for k, v in instance.items()}
+    return {k: v[index : index + 1] if isinstance(v, (np.ndarray, list)) else v for k, v in instance.items()}
 
 
 def flatten(instance: Instance, fields: tuple[str, ...]) -> FloatArray:

@@ -11,8 +11,8 @@ import numpy as np
 
 from refimpl.checks import FloatArray
 
-# An instance is a dict of named fields. Arrays carry a leading batch axis N (a single instance has N = 1); whole
-# numbers such as a rank hold for the entire batch.
+# An instance is a dict of named fields. Arrays and lists carry a leading batch axis N (a single instance has N = 1);
+# whole numbers such as a rank hold for the entire batch.
 Instance = dict[str, Any]
 
 

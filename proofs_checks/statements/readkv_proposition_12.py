@@ -1,0 +1,154 @@
+"""ReadKV Prop. 12: the squared output error is at most (1/2)||V_c||^2 kappa_K gamma_K S_K + 2 kappa_V gamma_V S_V."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from proofs_checks.statements import readkv_lemma_11
+from proofs_checks.statements.attention_error import AttentionError, needs_head
+from proofs_checks.statements.sampling import magnitudes
+from proofs_checks.statements.statement import About, Instance, Kind, checker, require
+from refimpl.checks import FloatArray
+
+ABOUT = About(
+    id="readkv-proposition-12",
+    source="ReadKV Prop. 12",
+    claim="||o - o^||^2 <= (1/2) ||V - 1c^T||^2 kappa_K gamma_K S_K + 2 kappa_V gamma_V S_V with the realised "
+    "correlation "
+    "factors kappa and calibration ratios gamma.",
+    hypotheses="gamma_K and gamma_V finite: no realised energy where the calibrated objective is 0.",
+    kind=Kind.UPPER_BOUND,
+    tight="T = 2, d = 1: equal key and value contributions a = b, so that (a + b)^2 = 2a^2 + 2b^2: ratio .9999998.",
+    hazard="At dk = 1e-16 plain float64 gives 1.125 (balls: .5): errors are formed with expm1. G_cc may underflow: "
+    "rows "
+    "are scaled before they are normalised.",
+    finding="Sharp. gamma S is the realised energy A, so calibration drops out of the certified number altogether.",
+)
+SEARCH = ("queries", "keys", "values")
+
+
+def calibrated(instance: Instance) -> tuple[FloatArray, FloatArray]:
+    """S_K and S_V. [N].
+
+    ``key_predicted`` [N, d] is sigma_c^2 D(t_c), ``value_predicted`` [N, T] is s D(t_j).
+    """
+    one = AttentionError(instance)
+    keys = one.tokens / one.width * np.sum(one.queries**2 * instance["key_predicted"], axis=-1)
+    values = np.sum(one.weights_hat**2 * instance["value_predicted"], axis=-1)
+    return keys, values
+
+
+def ratio(energy: FloatArray, objective: FloatArray) -> FloatArray:
+    """gamma: A / S; 0 for A = S = 0; +inf for S = 0 < A (AMB-23). [N].
+
+    >>> ratio(np.array([1.0, 0.0, 1.0]), np.array([2.0, 0.0, 0.0])).tolist()
+    [0.5, 0.0, inf]
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(energy == 0, 0.0, energy / objective)
+
+
+def factors(instance: Instance) -> dict[str, FloatArray]:
+    """kappa_K, gamma_K, kappa_V, gamma_V, S_K and S_V of every instance. [N]."""
+    one = AttentionError(instance)
+    keys, values = calibrated(instance)
+    return {
+        "kappa_K": one.key_coherence,
+        "gamma_K": ratio(one.key_energy, keys),
+        "S_K": keys,
+        "kappa_V": one.value_coherence,
+        "gamma_V": ratio(one.value_energy, values),
+        "S_V": values,
+    }
+
+
+def hypotheses(instance: Instance) -> None:
+    """A head, nonnegative calibrated energies, finite ratios."""
+    needs_head(instance)
+    require(instance["key_predicted"] >= 0, "sigma^2 D >= 0")
+    require(instance["value_predicted"] >= 0, "s D >= 0")
+    found = factors(instance)
+    require(np.isfinite(found["gamma_K"]), "gamma_K is finite (S_K = 0 < A_K otherwise)")
+    require(np.isfinite(found["gamma_V"]), "gamma_V is finite (S_V = 0 < A_V otherwise)")
+
+
+def left(instance: Instance) -> FloatArray:
+    """||o - o^||^2. [N]."""
+    return AttentionError(instance).output_error ** 2
+
+
+def right(instance: Instance) -> FloatArray:
+    """The certificate. [N]."""
+    one, found = AttentionError(instance), factors(instance)
+    keys = 0.5 * one.value_spread**2 * found["kappa_K"] * found["gamma_K"] * found["S_K"]
+    return keys + 2 * found["kappa_V"] * found["gamma_V"] * found["S_V"]
+
+
+def guard(instance: Instance) -> FloatArray:
+    """2 |e| g + g^2 for the left side; two norms and two coherences squared, and the energies, for the right. [N].
+
+    Squares below the normal range lose their relative accuracy: T d of the smallest normal number.
+    """
+    one = AttentionError(instance)
+    bound = one.output_guard
+    relative = 6 * one.norm_relative + 8 * (one.tokens + one.width + 12) * 2.0**-53
+    tiny = 8 * one.tokens * one.width * np.finfo(np.float64).tiny * (1 + one.value_spread**2)
+    return 2 * one.output_error * bound + bound**2 + relative * right(instance) + tiny
+
+
+check = checker(ABOUT, hypotheses, left, right, guard)
+
+
+def tight_instance() -> Instance:
+    """Two tokens of one channel at a near tie; values +-1 off by 1e-3 each, keys off by 1e-3 each.
+
+    a = (1/2) sqrt(2) * sqrt(2) 1e-3 = 1e-3 = b.
+
+    >>> check(tight_instance()).tightest > 0.9999998
+    True
+    """
+    keys = np.array([[[6.7e-4], [-6.7e-4]]])
+    values = np.array([[[1.0], [-1.0]]])
+    return {
+        "queries": np.ones((1, 1)),
+        "keys": keys,
+        "keys_hat": keys - np.array([[[1e-3], [-1e-3]]]),
+        "values": values,
+        "values_hat": values - 1e-3,
+        "key_predicted": np.full((1, 1), 1e-6),
+        "value_predicted": np.full((1, 2), 1e-6),
+    }
+
+
+def sample(rng: np.random.Generator, count: int) -> Instance:
+    """Lemma 11's heads with positive calibrated energies."""
+    instance = readkv_lemma_11.sample(rng, count)
+    tokens, width = instance["keys"].shape[1:]
+    return {
+        **instance,
+        "key_predicted": magnitudes(rng, count, 1, -6, 2) * (0.1 + rng.random((count, width))),
+        "value_predicted": magnitudes(rng, count, 1, -6, 2) * (0.1 + rng.random((count, tokens))),
+    }
+
+
+def cases() -> dict[str, Instance]:
+    """No residual with no calibrated energy (gamma = 0); one token; key errors of 1e-16."""
+    base = tight_instance()
+    none = {**base, "keys_hat": base["keys"], "key_predicted": np.zeros((1, 1))}
+    tiny = {**base, "keys_hat": base["keys"] - np.array([[[1e-16], [-1e-16]]]), "values_hat": base["values"]}
+    return {"zero-residual": none, "key-error-1e-16": {**tiny, "value_predicted": np.zeros((1, 2))}}
+
+
+def on_capture(step: Any) -> Instance:
+    """ReadKV's reconstruction of the capture at the run's rates, one entry per query head."""
+    return step.readkv_heads()
+
+
+def vacuous(instance: Instance) -> Any:
+    """No better than the diameter of exact against reconstructed values, which bounds any two averages. Bool [N]."""
+    values, hats = instance["values"], instance["values_hat"]
+    squares = np.sum(values**2, axis=-1)[:, :, None] + np.sum(hats**2, axis=-1)[:, None]
+    diameter = (squares - 2 * np.einsum("ntd,nsd->nts", values, hats)).max(axis=(-2, -1))
+    return right(instance) >= diameter
