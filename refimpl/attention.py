@@ -129,7 +129,7 @@ def sparse_attention(
         ``output`` [H, G, d] and ``lse`` [H, G] in nats over the kept tokens; K = 0 gives 0 and -inf.
 
     Raises:
-        ArgumentError: a shape or value, a page out of range, or a page named twice.
+        ArgumentError: a shape, a non-finite value in a listed page, a page out of range, or one named twice.
 
     Source: Locks Sec. 2 (o_S).
 
@@ -140,18 +140,20 @@ def sparse_attention(
     """
     sizes = Sizes()
     queries = real("queries", queries, "H G d", sizes)
-    keys = real("keys", keys, "H T d", sizes)
-    values = real("values", values, "H T d", sizes)
+    keys = real("keys", keys, "H T d", sizes, read_later=True)
+    values = real("values", values, "H T d", sizes, read_later=True)
     page_size = whole("page_size", page_size, low=1)
     last = -(-sizes["T"] // page_size) - 1
     pages = integers("pages", pages, "H K", sizes, low=0, high=last)
     scale = scale_of(softmax_scale, sizes["d"])
     result = {"output": np.zeros(queries.shape), "lse": np.full(queries.shape[:2], -np.inf)}
+    both = (("keys", keys), ("values", values))
     for head, chosen in enumerate(pages):
         if len(set(chosen.tolist())) < len(chosen):
             raise ArgumentError(f"pages: expected distinct pages, got {chosen.tolist()} for KV head {head}")
         index = tokens_of_pages(chosen, page_size, sizes["T"])  # [kept tokens]
-        one = attend(queries[head][None], keys[head][index][None], values[head][index][None], scale)
+        read = [real(f"{n} (KV head {head})", a[head][index], "T d", Sizes())[None] for n, a in both]  # [1, kept, d]
+        one = attend(queries[head][None], read[0], read[1], scale)
         result["output"][head], result["lse"][head] = one["output"][0], one["lse"][0]
     return result
 

@@ -30,10 +30,13 @@ class Sizes(dict[str, int]):
         self.update({k: s for k, s in zip(letters, shape, strict=True) if not k.isdigit()})
 
 
-def real(name: str, value: Any, axes: str, sizes: Sizes, *, minus_infinity: bool = False) -> FloatArray:
+def real(
+    name: str, value: Any, axes: str, sizes: Sizes, *, minus_infinity: bool = False, read_later: bool = False
+) -> FloatArray:
     """Return ``value`` as float64 of shape ``axes``.
 
-    ``minus_infinity`` allows -inf (log-masses of empty sets). Raises ArgumentError for another shape, a type that is
+    ``minus_infinity`` allows -inf (log-masses of empty sets); ``read_later`` leaves finiteness to be checked on the
+    part that is read, since what lies outside may hold anything. Raises ArgumentError for another shape, a type that is
     not numeric, NaN or infinity, with the first bad index (AMB-26).
     """
     array = np.asarray(value)
@@ -41,7 +44,7 @@ def real(name: str, value: Any, axes: str, sizes: Sizes, *, minus_infinity: bool
         raise ArgumentError(f"{name}: expected real numbers, got dtype {array.dtype}")
     sizes.bind(name, array.shape, axes)
     array = array.astype(np.float64)
-    bad = ~np.isfinite(array)
+    bad = ~np.isfinite(array) & (not read_later)
     if minus_infinity:
         bad &= array != -np.inf
     if bad.any():

@@ -1,0 +1,108 @@
+"""A case: one input of one stage, why it is there, and how its answer is judged."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from proofs_checks.judge.judgement import Kind
+
+Inputs = dict[str, Any]
+PROFILES = ("quick", "default", "deep")
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A metamorphic relation: how to change the inputs, and what must then hold between the two answers.
+
+    ``allowance`` is how many bounds of the reference the two answers together may be apart.
+    """
+
+    change: Callable[[Inputs], Inputs]
+    expect: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    allowance: float = 2.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case.
+
+    ``name`` is unique within the stage. ``suspect`` is the class of fault that the case isolates; ``probe`` says that
+    it does isolate it (a general case fails for many reasons and takes the stage's diagnosis). ``judged`` limits the
+    results that are looked at. ``poison`` changes what the port sees and the reference does not, in places that the
+    stage must never read. ``dtypes`` limits the input dtypes in which the inputs are representable. ``delivery`` says
+    how the port's arrays lie in memory (`proofs_checks.judge.delivery`); such a case repeats the case named ``base``,
+    so it diagnoses only where that one passes.
+    """
+
+    stage: str
+    name: str
+    kind: Kind
+    suspect: str
+    why: str
+    inputs: Callable[[], Inputs]
+    probe: bool = True
+    judged: tuple[str, ...] | None = None
+    poison: Callable[[Inputs], Inputs] | None = None
+    relation: Relation | None = None
+    dtypes: tuple[str, ...] = ("float32", "float16", "bfloat16", "float64")
+    profile: str = "quick"
+    delivery: str = "plain"
+    base: str | None = None
+
+    @property
+    def id(self) -> str:
+        """``stage/name``."""
+        return f"{self.stage}/{self.name}"
+
+
+def generator(*words: str) -> np.random.Generator:
+    """A generator that depends on nothing but the words: the same inputs on every machine and in any order."""
+    return np.random.default_rng([zlib.crc32(word.encode()) for word in words])
+
+
+def within_profile(case: Case, profile: str) -> bool:
+    """Whether a profile includes the case: quick is part of default, default of deep.
+
+    >>> PROFILES.index("quick") < PROFILES.index("deep")
+    True
+    """
+    return PROFILES.index(case.profile) <= PROFILES.index(profile)
+
+
+@dataclass(frozen=True)
+class Family:
+    """Makes the cases of one stage: probes, which isolate one class of fault, and general cases."""
+
+    stage: str
+    suspect: str
+    """The class that a general case names where no probe failed."""
+
+    def exact(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
+        """A probe whose answer must match bit for bit."""
+        return Case(self.stage, name, "exact", suspect, why, inputs, **more)
+
+    def probe(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
+        """A probe judged by the stage's own check (a bound, or a set)."""
+        return Case(self.stage, name, more.pop("kind", "bounded"), suspect, why, inputs, **more)
+
+    def general(self, name: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
+        """A general case: random or real inputs."""
+        return Case(self.stage, name, more.pop("kind", "bounded"), self.suspect, why, inputs, probe=False, **more)
+
+    def relation(
+        self,
+        name: str,
+        why: str,
+        inputs: Callable[[], Inputs],
+        change: Callable[[Inputs], Inputs],
+        expect: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
+        **more: Any,
+    ) -> Case:
+        """A metamorphic case: two calls and what must hold between them."""
+        link = Relation(change, expect)
+        return Case(self.stage, name, "metamorphic", self.suspect, why, inputs, probe=False, relation=link, **more)

@@ -1,0 +1,26 @@
+"""Cases that every stage gets: a general case again, delivered as views, or in buffers that held something else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from proofs_checks.judge.case import Case
+
+VIEWS = "the same inputs as strided views with poison around them"
+REUSED = "the same buffers held other content in the call before"
+HALVES = "key and value pool are halves of one buffer [blocks, 2, B, H, d]"
+
+
+def hygiene_cases(cases: Sequence[Case]) -> list[Case]:
+    """Deliver the stage's first small general case (a probe where there is none) in every other way."""
+    small = [c for c in cases if c.profile == "quick" and c.relation is None and c.poison is None and c.judged is None]
+    base = next((c for c in small if not c.probe and "capture" not in c.name), small[-1])
+    again = replace(base, probe=True, base=base.name)
+    ways = [
+        replace(again, name="strided-views", suspect="A", why=VIEWS, delivery="strided"),
+        replace(again, name="reused-buffers", suspect="K", why=REUSED, delivery="reuse"),
+    ]
+    if base.stage.startswith("paged") or base.stage.endswith("_paged"):
+        ways.append(replace(again, name="interleaved-pools", suspect="A", why=HALVES, delivery="interleaved"))
+    return ways

@@ -1,0 +1,79 @@
+"""Judging a selection: MUST and MAY pages from enclosures of the shares, distinctness, range, forced pages, budget."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from proofs_checks.judge.judgement import Call, Fault, Judgement
+from refimpl.checks import FloatArray
+from refimpl.locks.select import pages_within_budget
+
+
+def must_and_may(low: FloatArray, high: FloatArray, kept: int) -> tuple[set[int], set[int]]:
+    """Pages that every right selection holds, and pages that some right selection may hold.
+
+    ``low`` and ``high`` [P] enclose the true shares; pages 0 and P-1 are forced. A page must be kept when fewer than
+    the free slots can reach its low end; it may be kept when fewer than the free slots surely lie above its high end.
+
+    >>> low = high = np.array([0.0, 0.3, 0.1, 0.1, 0.0])
+    >>> must_and_may(low, high, 4)
+    ({0, 1, 4}, {0, 1, 2, 3, 4})
+    """
+    P = len(low)
+    forced = {0, P - 1} if P else set()
+    if kept >= P:
+        return set(range(P)), set(range(P))
+    free = kept - len(forced)
+    rest = np.arange(1, P - 1)
+    sorted_high, sorted_low = np.sort(high[rest]), np.sort(low[rest])
+    reach = len(rest) - np.searchsorted(sorted_high, low[rest], side="left") - 1  # others with high >= my low
+    above = len(rest) - np.searchsorted(sorted_low, high[rest], side="right")  # others with low > my high
+    must = forced | set(rest[reach < free].tolist())
+    may = forced | set(rest[above < free].tolist())
+    return must, may
+
+
+def judge_pages(
+    judgement: Judgement, row: Any, low: FloatArray, high: FloatArray, kept: int, where: tuple[int, ...]
+) -> bool:
+    """Judge one KV head's pages [min(k, P)]; returns whether they can be attended (distinct and in range)."""
+    P = len(low)
+    chosen = [int(p) for p in row]
+    if any(not 0 <= p < P for p in chosen):
+        bad = next(p for p in chosen if not 0 <= p < P)
+        _fault(judgement, where, f"page {bad} is out of range 0..{P - 1}")
+        return False
+    if len(set(chosen)) < len(chosen):
+        twice = next(p for p in chosen if chosen.count(p) > 1)
+        _fault(judgement, where, f"page {twice} is kept twice; {len(set(chosen))} distinct pages of {kept}")
+        return False
+    must, may = must_and_may(low, high, kept)
+    for page in sorted(must - set(chosen)):
+        what = "the sink page" if page == 0 else "the most recent page" if page == P - 1 else "a page of larger share"
+        rival = max((low[p] for p in chosen if p not in must), default=0.0)
+        margin = "" if page in (0, P - 1) else f", share at least {low[page]:.4g}, kept instead: {rival:.4g}"
+        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {sorted(chosen)}")
+    for page in sorted(set(chosen) - may):
+        bar = min((low[p] for p in must - {0, P - 1}), default=0.0)
+        _fault(judgement, where, f"page {page} is kept with share at most {high[page]:.4g}, below {bar:.4g}")
+    return True
+
+
+def _fault(judgement: Judgement, where: tuple[int, ...], message: str) -> None:
+    place = f"pages{list(where)}" if where else "pages"
+    judgement.faults.append(Fault("pages", where, f"{place}: {message}"))
+
+
+def selected(call: Call) -> Judgement:
+    """`locks_select_pages`: the shares are given exactly, so only equal shares leave a choice."""
+    judgement = Judgement()
+    shares, pages = call.inputs["shares"], np.asarray(call.answer["pages"])
+    kept = pages_within_budget(int(call.inputs["budget_tokens"]), int(call.inputs["page_size"]), shares.shape[1])
+    for h, row in enumerate(pages):
+        usable = judge_pages(judgement, row, shares[h], shares[h], kept, (h,))
+        wanted = set(call.reference["pages"][h].tolist())
+        if usable and call.lowest_index and not judgement.faults and set(row.tolist()) != wanted:
+            _fault(judgement, (h,), f"ties go to the lower index as declared: expected {sorted(wanted)}")
+    return judgement

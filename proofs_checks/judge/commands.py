@@ -1,0 +1,174 @@
+"""`kvproof verify`, `list`, `explain` and `repro`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from proofs_checks.coverage import sections
+from proofs_checks.judge.case import PROFILES
+from proofs_checks.judge.classes import spelled
+from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.judge.runner import PortProcess, PortStopped
+from proofs_checks.judge.stages import STAGES
+from proofs_checks.judge.suite import cases_of, find_case
+from proofs_checks.judge.terminal import StageProgress, print_report
+from proofs_checks.judge.verify import Declared, PortError, Session, run_case, summarize, verify
+
+
+class UsageError(Exception):
+    """The command cannot do what its words ask (exit code 2); the message says what to write instead."""
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """Options of `kvproof verify`."""
+    parser.add_argument("port", help="a module name, or the path of a Python file")
+    parser.add_argument("--stages", help="judge only these, comma-separated")
+    parser.add_argument("--profile", choices=PROFILES, default="default")
+    parser.add_argument("--device", help="overrides the port's DEVICE, such as cuda")
+    parser.add_argument("--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of one call")
+    parser.add_argument("--json", metavar="FILE", help="write the report as JSON (- for standard output)")
+
+
+def run_verify(args: argparse.Namespace) -> int:
+    """Judge a port. Exit 0 pass, 1 fail, 2 wrong usage, 3 the port could not be used."""
+    stages = args.stages.split(",") if args.stages else None
+    for name in stages or []:
+        if name not in STAGES:
+            raise UsageError(f"--stages: no stage {name!r}; see kvproof list")
+    if args.stage_timeout <= 0:
+        raise UsageError(f"--stage-timeout: expected seconds above 0, got {args.stage_timeout:g}")
+    if args.json not in (None, "-") and not Path(args.json).resolve().parent.is_dir():
+        raise UsageError(f"--json: no folder {Path(args.json).parent}; create it first")
+    to_stdout = args.json == "-"
+    console = Console(stderr=to_stdout)
+    with StageProgress(Console(stderr=True), len(stages or STAGES)) as progress:
+        report = verify(args.port, stages, args.profile, args.device, args.stage_timeout, progress)
+    print_report(report, console)
+    if args.json:
+        _write_json(args.json, report.as_json())
+    return report.exit_code
+
+
+def _write_json(target: str, value: dict[str, Any]) -> None:
+    if target == "-":
+        sys.stdout.write(dump_json(value))
+        return
+    try:
+        write_whole(target, dump_json(value))
+    except OSError as error:
+        raise UsageError(f"--json: cannot write {target}: {error.strerror}") from None
+
+
+def add_list(parser: argparse.ArgumentParser) -> None:
+    """Options of `kvproof list`."""
+    parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="as JSON, on standard output or in FILE")
+    parser.add_argument("--cases", action="store_true", help="list every case with the fault it looks for")
+
+
+def listing() -> dict[str, Any]:
+    """Everything that `kvproof list --json` prints."""
+    stages = [
+        {
+            "name": stage.name,
+            "keywords": list(stage.arguments),
+            "optional": list(stage.optional),
+            "results": list(stage.results),
+            "source": stage.source,
+            "cases": [{"id": c.id, "kind": c.kind, "suspect": c.suspect, "why": c.why} for c in cases_of(stage.name)],
+        }
+        for stage in STAGES.values()
+    ]
+    return {"stages": stages, "statements": [], "systems": [], "mutants": [], "sections": sections()}
+
+
+def run_list(args: argparse.Namespace) -> int:
+    """Print the stage table."""
+    if args.json:
+        _write_json(args.json, listing())
+        return 0
+    console = Console()
+    for stage in STAGES.values():
+        console.print(f"{stage.signature()} -> {', '.join(stage.results)}", highlight=False, soft_wrap=True)
+        console.print(f"    {stage.source}; {len(cases_of(stage.name))} cases", highlight=False)
+        for case in cases_of(stage.name) if args.cases else ():
+            console.print(f"    {case.id} [{case.kind}, {case.suspect}] {case.why}", markup=False, soft_wrap=True)
+    return 0
+
+
+def add_explain(parser: argparse.ArgumentParser) -> None:
+    """Options of `kvproof explain`."""
+    parser.add_argument("case", help="a case id such as attention/head-map")
+
+
+def run_explain(args: argparse.Namespace) -> int:
+    """Say what a case looks for and show its inputs and expected results in short."""
+    case, dtype = _case_and_dtype(args.case)
+    from proofs_checks.judge.judging import prepare
+
+    prepared = prepare(case, dtype)
+    print(f"{case.id}  ({case.kind}, profile {case.profile})")
+    print(f"  looks for: {case.why}")
+    print(f"  suspect:   {spelled(case.suspect)}")
+    print(f"  source:    {STAGES[case.stage].source}")
+    for title, values in (("input", prepared.carried), ("expected", prepared.reference)):
+        for name, value in values.items():
+            judged = title == "input" or case.judged is None or name in case.judged
+            print(f"  {title} {name}: {_short(value)}{'' if judged else '  (not judged here)'}")
+    return 0
+
+
+def _short(value: Any) -> str:
+    if not hasattr(value, "shape"):
+        return repr(value)
+    flat = ", ".join(f"{v:.6g}" for v in value.ravel()[:6])
+    return f"{value.dtype} {list(value.shape)} [{flat}{', ...' if value.size > 6 else ''}]"
+
+
+def add_repro(parser: argparse.ArgumentParser) -> None:
+    """Options of `kvproof repro`."""
+    parser.add_argument("case", help="a case id")
+    parser.add_argument("--port", required=True, help="a module name, or the path of a Python file")
+    parser.add_argument("--dtype", default=None, help="input dtype, default float32")
+    parser.add_argument("--device", help="overrides the port's DEVICE")
+    parser.add_argument("--stage-timeout", type=float, default=20.0, metavar="SECONDS")
+
+
+def run_repro(args: argparse.Namespace) -> int:
+    """Make the one call of one case and judge it. Exit codes as `kvproof verify`."""
+    case, dtype = _case_and_dtype(args.case)
+    dtype = args.dtype or dtype
+    if dtype not in case.dtypes:
+        raise UsageError(f"--dtype: {case.id} has inputs in {', '.join(case.dtypes)}, not {dtype!r}")
+    with PortProcess(args.port, args.device) as process:
+        try:
+            reply = process.load()
+            if reply["status"] != "ok":
+                raise PortError(f"cannot import {args.port}: {reply['message']}")
+            session = Session(args.port, process, Declared.read(reply), args.stage_timeout)
+            if case.stage not in session.declared.functions:
+                raise PortError(f"{args.port} has no {case.stage}")
+            outcome = run_case(session, case, dtype)
+        except PortStopped as stopped:
+            print(f"{stopped.verdict}: {stopped}")
+            return 1
+    print(f"{outcome.verdict}: {case.id} at {dtype}: {case.why}")
+    for failure in summarize(args.port, case.stage, [outcome]).failures:
+        print(f"  {failure.message}")
+    for fault in outcome.judgement.faults[1:]:
+        print(f"  {fault.message}")
+    if outcome.judgement.worst_ratio is not None:
+        print(f"  largest error / bound: {outcome.judgement.worst_ratio:.4g}")
+    return 1 if outcome.verdict in ("FAIL", "ERROR", "TIMEOUT") else 0
+
+
+def _case_and_dtype(text: str) -> tuple[Any, str]:
+    case_id, _, dtype = text.partition("@")
+    try:
+        return find_case(case_id), dtype or "float32"
+    except KeyError:
+        raise UsageError(f"no case {case_id!r}; see kvproof list --cases") from None

@@ -1,0 +1,120 @@
+"""What a verdict is made of, and its JSON form (DESIGN: schema 1)."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proofs_checks.judge.judgement import Departure
+
+SCHEMA = 1
+BAD = ("FAIL", "ERROR", "TIMEOUT")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One failing case of one stage."""
+
+    case: str
+    kind: str
+    index: tuple[int, ...] | None
+    message: str
+    suspect: str
+    repro: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The failure's JSON object."""
+        index = None if self.index is None else list(self.index)
+        return {
+            "case": self.case,
+            "kind": self.kind,
+            "index": index,
+            "message": self.message,
+            "suspect": self.suspect,
+            "repro": self.repro,
+        }
+
+
+@dataclass
+class StageReport:
+    """The verdict on one stage."""
+
+    stage: str
+    verdict: str
+    worst_ratio: float | None = None
+    cases: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        """The stage's JSON object."""
+        ratio = self.worst_ratio
+        return {
+            "stage": self.stage,
+            "verdict": self.verdict,
+            "worst_ratio": None if ratio is None else (ratio if ratio < float("inf") else 1e308),
+            "cases": self.cases,
+            "failures": [failure.as_json() for failure in self.failures],
+        }
+
+
+@dataclass
+class Report:
+    """The verdict on a port."""
+
+    port: str
+    dialect: str = "paper"
+    verdict: str = "PASS"
+    stages: list[StageReport] = field(default_factory=list)
+    departures: list[Departure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def first_failing_stage(self) -> str | None:
+        """The first stage of the table that breaks its own bound; None at verdict ERROR."""
+        if self.verdict == "ERROR":
+            return None
+        return next((s.stage for s in self.stages if s.verdict in BAD), None)
+
+    @property
+    def exit_code(self) -> int:
+        """0 pass, 1 fail, 3 the port could not be used."""
+        return {"PASS": 0, "FAIL": 1}.get(self.verdict, 3)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report's JSON object."""
+        return {
+            "schema": SCHEMA,
+            "port": self.port,
+            "dialect": self.dialect,
+            "verdict": self.verdict,
+            "first_failing_stage": self.first_failing_stage,
+            "stages": [stage.as_json() for stage in self.stages],
+            "departures": [{"id": d.id, "what": d.what, "cost": d.cost} for d in self.departures],
+            "notes": self.notes,
+        }
+
+
+def write_whole(path: str | Path, text: str) -> None:
+    """Write a file so that it appears whole or not at all. Raises OSError."""
+    path = Path(path)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text)
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def dump_json(value: Mapping[str, Any]) -> str:
+    """JSON as this project writes it: indented, one newline at the end, no NaN."""
+    return json.dumps(value, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,280 @@
+"""The child process that holds the port: it imports it, makes one call at a time, and reports what came back.
+
+Run as ``python -m proofs_checks.judge.worker PORT READ_FD WRITE_FD``. It must survive nothing: whatever the port does
+to its process, the parent turns into a verdict.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from proofs_checks.judge import delivery, wire
+
+CONSTANTS = {
+    "FRAMEWORK": "numpy",
+    "DEVICE": "cpu",
+    "DTYPES": ["float32"],
+    "ACCUMULATE": "float32",
+    "OUTPUT": None,
+    "TIES": "any",
+    "REPRODUCIBLE": False,
+    "LAWS": [],
+    "DIALECT": "paper",
+}
+"""What a port may declare about itself, with the defaults."""
+
+
+def load_port(spec: str) -> ModuleType:
+    """Import a port by file path (anything that ends in .py or names a file) or by module name."""
+    path = Path(spec)
+    if not (spec.endswith(".py") or path.is_file()):
+        return importlib.import_module(spec)
+    sys.path.insert(0, str(path.resolve().parent))
+    description = importlib.util.spec_from_file_location(path.stem, path)
+    if description is None or description.loader is None:
+        raise ImportError(f"{spec}: not a Python file")
+    module = importlib.util.module_from_spec(description)
+    sys.modules[path.stem] = module
+    description.loader.exec_module(module)
+    return module
+
+
+def describe(port: ModuleType, device: str | None) -> dict[str, Any]:
+    """What the port declares and which functions it has."""
+    declared: dict[str, Any] = {name: getattr(port, name, default) for name, default in CONSTANTS.items()}
+    for name in ("DTYPES", "LAWS"):
+        several = isinstance(declared[name], (list, tuple))
+        declared[name] = [_spelled(v) for v in (declared[name] if several else [declared[name]])]
+    for name in ("ACCUMULATE", "OUTPUT", "FRAMEWORK", "DEVICE", "TIES", "DIALECT"):
+        declared[name] = None if declared[name] is None else _spelled(declared[name])
+    if device:
+        declared["DEVICE"] = device
+    functions = [name for name, value in vars(port).items() if callable(value) and not isinstance(value, type)]
+    return {"constants": declared, "functions": [name for name in functions if not name.startswith("_")]}
+
+
+def _spelled(value: Any) -> str:
+    """A constant as a string: torch.bfloat16, np.float32 and "float32" are all taken."""
+    return str(getattr(value, "__name__", value)).removeprefix("torch.")
+
+
+class Backend:
+    """Moves arrays between NumPy and the port's framework; the one place that knows torch, and only when asked."""
+
+    def __init__(self, framework: str, device: str) -> None:
+        self.framework, self.device = framework, device
+        self.torch: Any = importlib.import_module("torch") if framework == "torch" else None
+        if self.torch is not None:  # fill what torch.empty hands out with NaN, so that an unwritten result shows
+            self.torch.use_deterministic_algorithms(True, warn_only=True)
+
+    def give(self, array: Any, dtype: str | None) -> Any:
+        """A fresh array of the port's framework; ``dtype`` "bfloat16" makes torch tensors of that type."""
+        if self.torch is None:
+            return np.array(array, copy=True)
+        tensor = self.torch.from_numpy(np.array(array, copy=True))
+        if dtype == "bfloat16":
+            tensor = tensor.to(self.torch.bfloat16)
+        return tensor.to(self.device)
+
+    def overwrite(self, target: Any, source: Any) -> None:
+        """Copy new content into an array that the port has seen."""
+        if self.torch is None:
+            np.copyto(target, source)
+        else:
+            target.copy_(source)
+
+    def take(self, value: Any, name: str) -> Any:
+        """A result as NumPy; bfloat16 widens to float32. Raises TypeError for what is no array."""
+        if self.torch is not None and isinstance(value, self.torch.Tensor):
+            value = value.detach().to("cpu")
+            value = value.to(self.torch.float32) if value.dtype == self.torch.bfloat16 else value
+            return value.numpy()
+        if isinstance(value, (np.ndarray, np.generic)) or (isinstance(value, (list, tuple)) and len(value)):
+            array = np.asarray(value)
+            if array.dtype.kind in "fiub":
+                return array
+            raise TypeError(f"{name}: expected an array of numbers, got dtype {array.dtype}")
+        raise TypeError(f"{name}: expected an array, got {type(value).__name__}")
+
+    def bytes_of(self, value: Any) -> bytes:
+        """The raw content of an array, to see whether a call changed it."""
+        if self.torch is not None and isinstance(value, self.torch.Tensor):
+            value = value.detach().to("cpu").contiguous().view(-1)
+            return bytes(value.view(self.torch.uint8).numpy()) if value.numel() else b""
+        return np.ascontiguousarray(value).tobytes()
+
+    def overlap(self, left: Any, right: Any) -> bool:
+        """Whether two arrays share memory."""
+        if self.torch is not None and isinstance(left, self.torch.Tensor) and isinstance(right, self.torch.Tensor):
+            return left.numel() > 0 and left.untyped_storage().data_ptr() == right.untyped_storage().data_ptr()
+        if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+            return bool(np.may_share_memory(left, right))
+        return False
+
+
+def call_stage(port: ModuleType, backend: Backend, header: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """Make one call. Returns the reply's header and arrays."""
+    function = getattr(port, header["stage"])
+    deliver = delivery.WAYS[header.get("delivery", "plain")]
+    given = deliver(backend, arrays, header["dtypes"])
+    arguments = {**given, **header["plain"]}
+    prepared = _prepared_results(function, backend, header)
+    if prepared is not None:
+        arguments["out"] = prepared
+    missing = _unsupported(function, arguments, header["optional"])
+    if missing:
+        return {"status": "not_provided", "message": f"takes no {missing}"}, {}
+    problem = _signature_problem(function, arguments)
+    if problem:
+        return {"status": "error", "message": problem}, {}
+    before = {name: backend.bytes_of(a) for name, a in given.items()}
+    try:
+        result = function(**arguments)
+    except NotImplementedError as error:
+        return {"status": "not_provided", "message": str(error) or "raised NotImplementedError"}, {}
+    except BaseException as error:
+        return {"status": "error", "message": _raised(error)}, {}
+    if header.get("delivery") == "reuse":  # that was the old content; the same buffers now hold the new one
+        return _again(function, backend, header, arrays, given, arguments)
+    result = prepared if result is None and prepared is not None else result
+    for name, content in before.items():
+        if backend.bytes_of(given[name]) != content:
+            return {"status": "wrong", "message": f"{name}: the call changed its input", "suspect": "K"}, {}
+    return _collect(backend, result, given, header["results"])
+
+
+def _again(
+    function: Any, backend: Backend, header: dict[str, Any], arrays: dict[str, Any], given: Any, arguments: Any
+) -> Any:
+    """Write the case's content into the buffers of the call just made, and call again."""
+    for name, array in arrays.items():
+        backend.overwrite(given[name], backend.give(array, header["dtypes"].get(name)))
+    try:
+        result = function(**arguments)
+    except BaseException as error:
+        return {"status": "error", "message": f"second call in the same buffers: {_raised(error)}"}, {}
+    result = arguments.get("out") if result is None else result
+    return _collect(backend, result, given, header["results"])
+
+
+def _prepared_results(function: Any, backend: Backend, header: dict[str, Any]) -> dict[str, Any] | None:
+    """Preallocated, poisoned results for a port that takes ``out``; None for any other."""
+    if "out" not in inspect.signature(function).parameters or "out" not in header:
+        return None
+    poisons = {
+        name: delivery.poisoned(shape, dtype, header["poison"]) for name, (shape, dtype) in header["out"].items()
+    }
+    return {name: backend.give(array, header["out"][name][1]) for name, array in poisons.items()}
+
+
+def _unsupported(function: Any, arguments: dict[str, Any], optional: list[str]) -> str | None:
+    """The first optional keyword of this call that the port's signature does not have."""
+    names = inspect.signature(function).parameters
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in names.values())
+    return next((o for o in optional if o in arguments and o not in names and not takes_any), None)
+
+
+def _signature_problem(function: Any, arguments: dict[str, Any]) -> str | None:
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        expected = f"{function.__name__}(*, {', '.join(arguments)})"
+        return f"signature: called as {expected}, the port has {inspect.signature(function)}: {error}"
+    return None
+
+
+def _raised(error: BaseException) -> str:
+    """One line: the exception and the port's line that raised it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    text = str(error).strip().splitlines()
+    place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
+    if isinstance(error, SystemExit):
+        return f"called sys.exit({error.code!r}){place}"
+    return f"raised {type(error).__name__}: {text[0][:300] if text else ''}{place}"
+
+
+def _collect(backend: Backend, result: Any, given: dict[str, Any], names: list[str]) -> Any:
+    """The results as NumPy arrays, or the sentence that says why they are unusable."""
+    if len(names) == 1 and not isinstance(result, dict):
+        result = {names[0]: result}
+    if not isinstance(result, dict):
+        return {"status": "wrong", "message": f"expected a dict of {', '.join(names)}, got {type(result).__name__}"}, {}
+    absent = [n for n in names if n not in result]
+    if absent:
+        return {"status": "wrong", "message": f"results: expected {', '.join(names)}; {', '.join(absent)} missing"}, {}
+    collected: dict[str, Any] = {}
+    parts: dict[str, int] = {}
+    try:
+        for name in names:
+            if isinstance(result[name], (list, tuple)) and name in ("thresholds", "centroids"):
+                parts[name] = len(result[name])
+                collected |= {f"{name}_{i}": backend.take(v, f"{name}[{i}]") for i, v in enumerate(result[name])}
+            else:
+                collected[name] = backend.take(result[name], name)
+            for other, value in given.items():
+                if backend.overlap(result[name], value):
+                    text = f"{name}: the result shares memory with the input {other}"
+                    return {"status": "wrong", "message": text, "suspect": "K"}, {}
+    except BaseException as error:
+        return {"status": "wrong", "message": str(error) or _raised(error)}, {}
+    return {"status": "ok", "lists": parts}, collected
+
+
+def serve(spec: str, incoming: int, outgoing: int) -> None:
+    """Answer messages until the parent closes its end."""
+    port: Any = None
+    backend: Any = None
+    while True:
+        message = _read(incoming)
+        if message is None:
+            return
+        header, arrays = wire.decode(message)
+        reply: dict[str, Any]
+        out: dict[str, Any] = {}
+        try:
+            if header["op"] == "load":
+                port = load_port(spec)
+                about = describe(port, header.get("device"))
+                framework = about["constants"]["FRAMEWORK"]
+                backend = Backend(framework, about["constants"]["DEVICE"]) if framework in ("numpy", "torch") else None
+                reply = {"status": "ok", **about}
+            else:
+                reply, out = call_stage(port, backend, header, arrays)
+        except BaseException as error:
+            reply = {"status": "error", "message": _raised(error)}
+        data = wire.encode(reply, out)
+        while data:
+            data = data[os.write(outgoing, data) :]
+
+
+def _read(descriptor: int) -> bytes | None:
+    prefix = _exactly(descriptor, wire.LENGTHS)
+    if prefix is None:
+        return None
+    body = _exactly(descriptor, wire.sizes(prefix))
+    return None if body is None else prefix + body
+
+
+def _exactly(descriptor: int, count: int) -> bytes | None:
+    chunks = []
+    while count:
+        chunk = os.read(descriptor, min(count, 1 << 20))
+        if not chunk:
+            return None
+        chunks.append(chunk)
+        count -= len(chunk)
+    return b"".join(chunks)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
