@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from proofs_checks.statements.guard import UNIT, dot_guard, gamma, softmax_relative
-from proofs_checks.statements.statement import Instance, require
+from proofs_checks.statements.statement import Instance, memo, require
 from refimpl.checks import FloatArray
 
 
@@ -66,7 +66,7 @@ class AttentionError:
     @cached_property
     def weight_change(self) -> FloatArray:
         """alpha - alpha^. [N, T]."""
-        growth = np.expm1(np.minimum(self.step, 1.0))
+        growth = np.expm1(np.clip(self.step, -1.0, 1.0))  # clipped rows are replaced below
         mean = np.sum(self.weights_hat * growth, axis=-1, keepdims=True)
         exact = self.logits_hat + self.step
         direct = np.exp(exact - exact.max(axis=-1, keepdims=True))
@@ -156,6 +156,12 @@ class AttentionError:
     def value_coherence(self) -> FloatArray:
         """kappa_V: largest eigenvalue of the normalised Gram of E_V's rows; 1 for E_V = 0. [N]."""
         return coherence(self.value_residual)
+
+
+def attention_error(instance: Instance) -> AttentionError:
+    """The errors of an instance, formed once."""
+    one: AttentionError = memo(instance, "_error", lambda: AttentionError(instance))
+    return one
 
 
 def unit_rows(rows: FloatArray) -> FloatArray:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from proofs_checks.capture import load_capture
+from proofs_checks.statements.capture_steps import steps_of
+from proofs_checks.statements.on_capture import prove_on_capture
 from proofs_checks.statements.prove import PROFILES, Row, prove
 from proofs_checks.statements.registry import STATEMENTS, find
 from proofs_checks.statements.statement import StatementModule
@@ -19,7 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("statements", nargs="*", metavar="ID", help="statement ids; all of them by default")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="ci", help="how hard to try (default: ci)")
     parser.add_argument("--scale-bound", type=float, metavar="FACTOR", help="scale every bound; 0.9 has to be refuted")
-    parser.add_argument("--on", metavar="CAPTURE", help="apply the statements to a capture (safetensors or npz)")
+    parser.add_argument("--on", metavar="CAPTURE", help="apply the statements to a capture (.safetensors)")
+    parser.add_argument("--steps", type=int, default=4, help="decode steps of every part of the capture (default: 4)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random instances")
     parser.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
 
@@ -34,6 +38,9 @@ def run(args: argparse.Namespace) -> int:
     if args.scale_bound is not None and not args.scale_bound > 0:
         print(f"kvproof prove: --scale-bound: expected a positive factor, got {args.scale_bound}", file=sys.stderr)
         return 2
+    if args.on is not None and (args.scale_bound is not None or args.steps < 1):
+        print("kvproof prove: --on: expected --steps of at least 1 and no --scale-bound", file=sys.stderr)
+        return 2
     quiet = args.json == "-"
     rows = []
     for row in produce(args, chosen):
@@ -47,9 +54,11 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(row.verdict == "REFUTED" for row in rows) else 0
 
 
-def produce(args: argparse.Namespace, chosen: Sequence[StatementModule]):  # type: ignore[no-untyped-def]
-    """The rows of the run that the options ask for."""
-    return prove(chosen, profile=args.profile, scale=args.scale_bound, seed=args.seed)
+def produce(args: argparse.Namespace, chosen: Sequence[StatementModule]) -> Iterable[Row]:
+    """The rows of the run that the options ask for. Raises CaptureError for a capture that cannot be read."""
+    if args.on is None:
+        return prove(chosen, profile=args.profile, scale=args.scale_bound, seed=args.seed)
+    return prove_on_capture(chosen, steps_of(load_capture(args.on), args.steps))
 
 
 def show(row: Row) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements.guard import gamma
@@ -108,3 +110,15 @@ def sample(rng: np.random.Generator, count: int) -> Instance:
 def cases() -> dict[str, Instance]:
     """A page of identical keys has no residual for any W."""
     return {"zero-residual": {"keys": np.ones((1, 3, 2)), "basis": np.array([[[0.0], [1.0]]])}}
+
+
+def on_capture(step: Any) -> Instance:
+    """Every page against the basis of the whole sequence (a shared basis of the same rank)."""
+    pages = step.page_batch()
+    keys = step.keys
+    shared = np.swapaxes(np.linalg.svd(keys - keys.mean(axis=1, keepdims=True), full_matrices=False)[2], -1, -2)
+    group = step.queries.shape[1]
+    each_head = shared[:, :, : pages["rank"]]
+    repeats = len(pages["keys"]) // len(each_head)
+    distinct = np.arange(len(pages["keys"])) % repeats < repeats // group  # the first query's copy of every page
+    return {"keys": pages["keys"][distinct], "basis": np.repeat(each_head, repeats, axis=0)[distinct]}

@@ -125,3 +125,11 @@ def enclose(instance: Instance) -> tuple[Any, Any]:
     output = weights @ values
     within = softmax(logits[kept]) @ values[kept]
     return norm(within - output), 2 * largest(each_row(norm, values)) * total(weights[~kept])
+
+
+def on_capture(step: Any) -> Instance:
+    """Locks' own selection as S, one batch entry per query head."""
+    from proofs_checks.statements.locks_theorem_1_iii import dropped
+
+    instance: Instance = dropped(step.group())
+    return instance

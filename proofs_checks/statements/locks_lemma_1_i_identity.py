@@ -46,4 +46,4 @@ def guard(instance: Instance) -> FloatArray:
 check = checker(ABOUT, hypotheses, left, right, guard)
 tight_instance = bound.tight_instance
 sample = bound.sample
-cases = bound.cases
+cases, on_capture = bound.cases, bound.on_capture

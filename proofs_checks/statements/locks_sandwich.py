@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements.guard import UNIT, log_sum_exp_guard
@@ -95,3 +97,24 @@ def cases() -> dict[str, Instance]:
         "one-page": {"scores": np.zeros((1, 2, 1)), "error": np.ones((1, 2, 1))},
         "common-error": {"scores": np.zeros((1, 1, 3)), "error": np.ones((1, 1, 3))},
     }
+
+
+def on_capture(step: Any) -> Instance:
+    """Exact scores of the step's pages, and the summaries' errors, one batch entry per KV head."""
+    from proofs_checks.statements.retention import retention
+
+    found = retention(step.group())
+    return {"scores": found.exact, "error": found.estimated - found.exact}
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls, the error as given."""
+    from proofs_checks.statements.rigorous import balls, each, each_row, largest, log_sum_exp
+
+    scores, error = balls(instance["scores"][0]), balls(instance["error"][0])
+
+    def logs(table: Any) -> Any:
+        heads = table - each_row(log_sum_exp, table)[:, None]
+        return each_row(log_sum_exp, heads.T)
+
+    return largest(each(abs, logs(scores + error) - logs(scores))), 2 * largest(each(abs, error))

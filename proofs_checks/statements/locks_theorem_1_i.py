@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements import locks_proposition_2, locks_proposition_2_second
-from proofs_checks.statements.retention import Retention, needs_group, on_capture_group, sample_group
-from proofs_checks.statements.statement import About, Instance, Kind, checker, require
+from proofs_checks.statements.retention import needs_group, retention, sample_group
+from proofs_checks.statements.statement import About, Instance, Kind, checker, memo, require
 from refimpl.checks import FloatArray
 
 ABOUT = About(
@@ -31,6 +33,12 @@ def hypotheses(instance: Instance) -> None:
 
 def pairs(instance: Instance) -> Instance:
     """Every query with every page, as a batch of Prop. 2 instances [N * G * P]."""
+    batch: Instance = memo(instance, "_pairs", lambda: build_pairs(instance))
+    return batch
+
+
+def build_pairs(instance: Instance) -> Instance:
+    """`pairs` without its memory."""
     queries, keys, size = instance["queries"], instance["keys"], instance["page_size"]
     count, heads, width = queries.shape
     pages = keys.reshape(count, 1, -1, size, width)
@@ -50,7 +58,7 @@ def worst(instance: Instance, values: FloatArray) -> FloatArray:
 
 def left(instance: Instance) -> FloatArray:
     """eta. [N]."""
-    return Retention(instance).eta
+    return retention(instance).eta
 
 
 def right(instance: Instance) -> FloatArray:
@@ -87,4 +95,12 @@ def cases() -> dict[str, Instance]:
     return {"rank-at-least-every-page's": step}
 
 
-on_capture = on_capture_group
+def on_capture(step: Any) -> Instance:
+    """The capture step's complete pages, one batch entry per KV head."""
+    group: Instance = step.group(complete=True)
+    return group
+
+
+def describe(instance: Instance) -> dict[str, FloatArray]:
+    """eta and its bound, nats."""
+    return {"eta": left(instance), "bound": right(instance)}

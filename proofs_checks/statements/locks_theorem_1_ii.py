@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.statements.guard import UNIT
-from proofs_checks.statements.retention import Retention, crowd_step, needs_group, on_capture_group, sample_group
+from proofs_checks.statements.retention import crowd_step, needs_group, on_capture_group, retention, sample_group
 from proofs_checks.statements.statement import About, Instance, Kind, checker
 from refimpl.attention import log_sum_exp
 from refimpl.checks import FloatArray
@@ -30,17 +30,17 @@ hypotheses = needs_group
 
 def left(instance: Instance) -> FloatArray:
     """Nats of group-average coverage lost. [N]."""
-    return Retention(instance).loss
+    return retention(instance).loss
 
 
 def right(instance: Instance) -> FloatArray:
     """4 eta. [N]."""
-    return 4 * Retention(instance).eta
+    return 4 * retention(instance).eta
 
 
 def guard(instance: Instance) -> FloatArray:
     """Log-shares and log-coverages of both sets of scores (as computed, they are the instance), and eta's u. [N]."""
-    step = Retention(instance)
+    step = retention(instance)
     return 4 * step.share_guard + 8 * UNIT * (step.eta + np.abs(step.exact).max(axis=(-2, -1)))
 
 
@@ -76,7 +76,13 @@ on_capture = on_capture_group
 
 def vacuous(instance: Instance) -> Any:
     """The bound promises no more than the two forced pages hold in any case. Bool [N]."""
-    step = Retention(instance)
+    step = retention(instance)
     forced = np.broadcast_to(np.array([0, step.exact.shape[-1] - 1]), (len(step.queries), 2))
     promised = step.best - 4 * step.eta
     return promised <= log_sum_exp(np.stack([step.log_coverage(forced)], axis=-1))
+
+
+def describe(instance: Instance) -> dict[str, FloatArray]:
+    """eta in nats, what was kept of the exact selection's coverage, and what the theorem promises."""
+    step = retention(instance)
+    return {"eta": step.eta, "retention": np.exp(-step.loss), "promised": np.exp(-4 * step.eta)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from proofs_checks.statements.locks_theorem_1_ii import guard, left
-from proofs_checks.statements.retention import Retention, crowd_step, needs_group, sample_group
+from proofs_checks.statements.retention import crowd_step, needs_group, retention, sample_group
 from proofs_checks.statements.statement import About, Instance, Kind, checker, require
 from refimpl.checks import FloatArray
 
@@ -34,7 +34,7 @@ def hypotheses(instance: Instance) -> None:
 
 def right(instance: Instance) -> FloatArray:
     """2 eta. [N]."""
-    return 2 * Retention(instance).eta
+    return 2 * retention(instance).eta
 
 
 check = checker(ABOUT, hypotheses, left, right, guard)

@@ -8,8 +8,8 @@ import numpy as np
 
 from proofs_checks.statements import locks_lemma_1_i
 from proofs_checks.statements.guard import UNIT
-from proofs_checks.statements.retention import Retention, needs_group, on_capture_group, sample_group
-from proofs_checks.statements.statement import About, Instance, Kind, checker
+from proofs_checks.statements.retention import needs_group, on_capture_group, retention, sample_group
+from proofs_checks.statements.statement import About, Instance, Kind, checker, memo
 from refimpl.checks import FloatArray
 
 ABOUT = About(
@@ -28,7 +28,13 @@ hypotheses = needs_group
 
 def dropped(instance: Instance) -> Instance:
     """Lemma 1(i)'s instance for every query: logits [N*G, T], the kept tokens, the values."""
-    step = Retention(instance)
+    batch: Instance = memo(instance, "_dropped", lambda: build_dropped(instance))
+    return batch
+
+
+def build_dropped(instance: Instance) -> Instance:
+    """`dropped` without its memory."""
+    step = retention(instance)
     queries, keys, size = instance["queries"], instance["keys"], instance["page_size"]
     count, heads, width = queries.shape
     logits = np.einsum("ngd,ntd->ngt", queries, keys) / np.sqrt(width)
@@ -57,13 +63,13 @@ def left(instance: Instance) -> FloatArray:
 
 def right(instance: Instance) -> FloatArray:
     """2R (1 - e^(-4 eta) gamma*). [N]."""
-    step = Retention(instance)
+    step = retention(instance)
     return -2 * radius(instance) * np.expm1(np.minimum(step.best, 0.0) - 4 * step.eta)
 
 
 def guard(instance: Instance) -> FloatArray:
     """Lemma 1(i)'s guard per query, and the log-coverage's, felt at most 2R times; logits agree but for d u. [N]."""
-    step = Retention(instance)
+    step = retention(instance)
     queries, keys = np.abs(instance["queries"]), np.abs(instance["keys"])
     width = keys.shape[2]
     logit = 2 * (width + 4) * UNIT * np.einsum("ngd,ntd->ngt", queries, keys).max(axis=(-2, -1)) / np.sqrt(width)
@@ -98,6 +104,11 @@ on_capture = on_capture_group
 
 def vacuous(instance: Instance) -> Any:
     """No better than Lemma 1(i) with the forced pages alone, which needs no summary. Bool [N]."""
-    step = Retention(instance)
+    step = retention(instance)
     forced = np.broadcast_to(np.array([0, step.exact.shape[-1] - 1]), (len(step.queries), 2))
     return right(instance) >= -2 * radius(instance) * np.expm1(step.log_coverage(forced))
+
+
+def describe(instance: Instance) -> dict[str, FloatArray]:
+    """Group-average error and its bound, in units of R."""
+    return {"error/R": left(instance) / radius(instance), "bound/R": right(instance) / radius(instance)}

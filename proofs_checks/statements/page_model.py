@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from proofs_checks.statements.guard import UNIT, dot_guard, gamma, log_sum_exp_guard
-from proofs_checks.statements.statement import Instance, require
+from proofs_checks.statements.statement import Instance, memo, require
 from refimpl.checks import FloatArray
 from refimpl.locks.score import exact_page_scores, locks_score_pages
 from refimpl.locks.summary import locks_build_summary
@@ -27,30 +28,30 @@ class PageModel:
     sigma: FloatArray  # [N, min(B, d)]
     root: float  # sqrt(d)
 
-    @property
+    @cached_property
     def tail(self) -> FloatArray:
         """tau_r, the energy beyond the r-th singular value. [N]."""
         energy: FloatArray = np.sum(self.sigma[:, self.basis.shape[-1] :] ** 2, axis=-1)
         return energy
 
-    @property
+    @cached_property
     def next_sigma(self) -> FloatArray:
         """sigma_{r+1}, 0 beyond the last one. [N]."""
         rank = self.basis.shape[-1]
         return self.sigma[:, rank] if rank < self.sigma.shape[1] else np.zeros(len(self.sigma))
 
-    @property
+    @cached_property
     def outside(self) -> FloatArray:
         """q_perp = q - V V^T q. [N, d]."""
         inside = np.einsum("ndr,nr->nd", self.basis, np.einsum("ndr,nd->nr", self.basis, self.queries))
         return self.queries - inside
 
-    @property
+    @cached_property
     def exact_score(self) -> FloatArray:
         """s_j(q) in nats. [N]."""
         return exact_page_scores(queries=self.queries[:, None], key_pages=self.keys[:, None])[:, 0, 0]
 
-    @property
+    @cached_property
     def estimated_score(self) -> FloatArray:
         """The score of Eq. (1) from the unquantised summary, in nats. [N]."""
         scores = locks_score_pages(
@@ -78,12 +79,18 @@ def needs_page(instance: Instance) -> None:
 
 
 def model(instance: Instance) -> PageModel:
-    """Build the summary of every page of the batch with the reference.
+    """The summary of every page of the batch, built with the reference once per instance.
 
     >>> page = model({"queries": np.array([[1.0, 1.0]]), "keys": np.array([[[0.0, 3.0], [4.0, 3.0]]]), "rank": 1})
     >>> page.centroid.tolist(), page.tail.tolist(), float(np.abs(page.residuals).max().round(12))
     ([[2.0, 3.0]], [0.0], 0.0)
     """
+    page: PageModel = memo(instance, "_page", lambda: build_model(instance))
+    return page
+
+
+def build_model(instance: Instance) -> PageModel:
+    """`model` without its memory."""
     keys, queries = instance["keys"], instance["queries"]
     built = locks_build_summary(key_pages=keys[:, None], rank=instance["rank"])
     centroid, basis, coefficients = (built[name][:, 0] for name in ("centroid", "basis", "coefficients"))

@@ -5,10 +5,12 @@ With residuals inside their calibration envelopes and pairwise coherence mu, kap
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements import readkv_proposition_12
-from proofs_checks.statements.attention_error import AttentionError, needs_head, unit_rows
+from proofs_checks.statements.attention_error import attention_error, needs_head, unit_rows
 from proofs_checks.statements.guard import gamma
 from proofs_checks.statements.readkv_proposition_12 import calibrated, left
 from proofs_checks.statements.statement import About, Instance, Kind, checker, require
@@ -33,7 +35,7 @@ ABOUT = About(
 def hypotheses(instance: Instance) -> None:
     """A head whose residuals lie within their envelopes."""
     needs_head(instance)
-    one = AttentionError(instance)
+    one = attention_error(instance)
     admitted = 1 + gamma(one.tokens + one.width + 4)
     channels = np.sum(one.key_residual**2, axis=1)
     require(channels <= admitted * one.tokens * instance["key_predicted"], "key residuals within T sigma^2 D")
@@ -58,7 +60,7 @@ def gershgorin(rows: FloatArray) -> FloatArray:
 
 def right(instance: Instance) -> FloatArray:
     """The coherence certificate. [N]."""
-    one = AttentionError(instance)
+    one = attention_error(instance)
     keys, values = calibrated(instance)
     first = 0.5 * one.value_spread**2 * gershgorin(np.swapaxes(one.key_residual, 1, 2)) * keys
     return first + 2 * gershgorin(one.value_residual) * values
@@ -66,7 +68,7 @@ def right(instance: Instance) -> FloatArray:
 
 def guard(instance: Instance) -> FloatArray:
     """As Prop. 12, with what the envelope hypothesis admits. [N]."""
-    one = AttentionError(instance)
+    one = attention_error(instance)
     bound = one.output_guard
     relative = 6 * one.norm_relative + 2 * gamma(8 * (one.tokens + one.width) + 100)
     tiny = 8 * one.tokens * one.width * np.finfo(np.float64).tiny * (1 + one.value_spread**2)
@@ -78,7 +80,7 @@ check = checker(ABOUT, hypotheses, left, right, guard)
 
 def envelopes(instance: Instance, slack: FloatArray) -> Instance:
     """The instance with predictions at ``slack`` >= 1 times the realised energies."""
-    one = AttentionError(instance)
+    one = attention_error(instance)
     keys = np.sum(one.key_residual**2, axis=1) / one.tokens * slack
     values = np.sum(one.value_residual**2, axis=-1) * slack
     return {**instance, "key_predicted": keys, "value_predicted": values}
@@ -103,3 +105,9 @@ def cases() -> dict[str, Instance]:
     base = tight_instance()
     exact = {**base, "keys_hat": base["keys"], "values_hat": base["values"]}
     return {"zero-residual": envelopes(exact, np.ones((1, 1)))}
+
+
+def on_capture(step: Any) -> Instance:
+    """ReadKV's reconstruction; its envelopes hold on few real caches, and the hypothesis says so."""
+    heads: Instance = step.readkv_heads()
+    return heads

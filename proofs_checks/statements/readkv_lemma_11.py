@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.statements.attention_error import AttentionError, needs_head
+from proofs_checks.statements.attention_error import attention_error, needs_head
 from proofs_checks.statements.sampling import magnitudes, normal, small
 from proofs_checks.statements.statement import About, Instance, Kind, checker
 from refimpl.checks import FloatArray
@@ -32,18 +32,18 @@ hypotheses = needs_head
 
 def left(instance: Instance) -> FloatArray:
     """||o - o^||. [N]."""
-    return AttentionError(instance).output_error
+    return attention_error(instance).output_error
 
 
 def right(instance: Instance) -> FloatArray:
     """(1/2) ||V_c|| ||dz|| + ||E_V^T alpha^||. [N]."""
-    one = AttentionError(instance)
+    one = attention_error(instance)
     return 0.5 * one.value_spread * one.step_norm + np.linalg.norm(one.value_error, axis=-1)
 
 
 def guard(instance: Instance) -> FloatArray:
     """The error's rounding, the spread's and the logit error's. [N]."""
-    one = AttentionError(instance)
+    one = attention_error(instance)
     spread = 0.5 * one.value_spread * (one.norm_relative * one.step_norm + 1.1 * one.step_norm_guard)
     return one.output_guard + spread
 
@@ -105,3 +105,9 @@ def enclose(instance: Instance) -> tuple[Any, Any]:
     gram = centred @ centred.T if tokens <= values.shape[1] else centred.T @ centred
     spread = symmetric_norm(gram).sqrt() if any(g != 0 for g in gram.ravel()) else ball(0.0)
     return error, spread * norm(z - z_hat) / 2 + norm(weights_hat @ (values - values_hat))
+
+
+def on_capture(step: Any) -> Instance:
+    """ReadKV's reconstruction at the run's rates, one batch entry per query head."""
+    heads: Instance = step.readkv_heads()
+    return heads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from proofs_checks.statements import readkv_lemma_11
-from proofs_checks.statements.attention_error import AttentionError, needs_head
+from proofs_checks.statements.attention_error import attention_error, needs_head
 from proofs_checks.statements.guard import average_guard, dot_guard
 from proofs_checks.statements.statement import About, Instance, Kind, checker
 from refimpl.attention import attend
@@ -37,12 +37,12 @@ def left(instance: Instance) -> FloatArray:
 
 def right(instance: Instance) -> FloatArray:
     """||V_c^T (alpha - alpha^) + E_V^T alpha^||. [N]."""
-    return AttentionError(instance).output_error
+    return attention_error(instance).output_error
 
 
 def guard(instance: Instance) -> FloatArray:
     """Two attentions with rounded logits, and the decomposition's own guard. [N]."""
-    one = AttentionError(instance)
+    one = attention_error(instance)
     total = one.output_guard
     root = np.sqrt(one.width)
     for keys, values in (("keys", "values"), ("keys_hat", "values_hat")):
@@ -55,3 +55,4 @@ def guard(instance: Instance) -> FloatArray:
 
 check = checker(ABOUT, hypotheses, left, right, guard)
 tight_instance, sample, cases = readkv_lemma_11.tight_instance, readkv_lemma_11.sample, readkv_lemma_11.cases
+on_capture = readkv_lemma_11.on_capture

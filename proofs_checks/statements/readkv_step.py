@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from proofs_checks.statements.statement import Instance, require
+from proofs_checks.statements.statement import Instance, memo, require
 from refimpl.checks import FloatArray
 from refimpl.readkv.calibration import calibrate_samples
 from refimpl.readkv.importance import readkv_key_importance, readkv_value_importance
@@ -45,8 +46,8 @@ class Step:
         self.read = read_two_stages(layer["queries"], self.cache, *choosers)
         self.budgets = budgets
 
-    def heads(self) -> Instance:
-        """Prop. 12's instance with one entry per query head [H * G], in transformed coordinates."""
+    @cached_property
+    def _heads(self) -> Instance:
         group = self.queries.shape[1]
         distortion = effective_distortions()
         keys_hat = reconstructed_keys(self.cache, self.read["key_depths"])
@@ -63,10 +64,20 @@ class Step:
         flat = {name: np.repeat(array, group, axis=0) for name, array in repeated.items()}
         return {"queries": self.queries.reshape(-1, self.queries.shape[-1]), **flat}
 
+    def heads(self) -> Instance:
+        """Prop. 12's instance with one entry per query head [H * G], in transformed coordinates."""
+        return self._heads
+
     def stage_weights(self) -> tuple[FloatArray, FloatArray]:
         """Importances of both stages, flattened head-major: [H * d], [H * T]."""
         keys = readkv_key_importance(rotated_queries=self.queries, key_scale=self.cache.key_scale)
         return keys.ravel(), readkv_value_importance(weights=self.read["weights"]).ravel()
+
+
+def step_of(layer: dict[str, Any]) -> Step:
+    """The step of a layer, read once."""
+    step: Step = memo(layer, "_step", lambda: Step(layer))
+    return step
 
 
 def make_layer(

@@ -8,7 +8,7 @@ import numpy as np
 
 from proofs_checks.statements.allocation import best_gain, gained
 from proofs_checks.statements.guard import gamma
-from proofs_checks.statements.readkv_step import Step, random_layer, tie_layer
+from proofs_checks.statements.readkv_step import random_layer, step_of, tie_layer
 from proofs_checks.statements.statement import About, Instance, Kind, checker, require
 from refimpl.checks import FloatArray, IntArray
 
@@ -36,7 +36,7 @@ def stages(instance: Instance) -> list[tuple[FloatArray, IntArray, int]]:
     """(weighted gains [1, M, 8], chosen depths [1, M], budget) of both stages of every layer."""
     result = []
     for layer in instance["layers"]:
-        step = Step(layer)
+        step = step_of(layer)
         depths = (step.read["key_depths"].ravel(), step.read["value_depths"].ravel())
         for weights, chosen, budget in zip(step.stage_weights(), depths, step.budgets, strict=True):
             result.append((weights[None, :, None] * step.cache.gains, chosen[None], budget))

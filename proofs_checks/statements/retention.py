@@ -10,7 +10,7 @@ import numpy as np
 from proofs_checks.statements.guard import UNIT, log_sum_exp_guard
 from proofs_checks.statements.locks_sandwich import log_shares
 from proofs_checks.statements.sampling import normal, page, small
-from proofs_checks.statements.statement import Instance, require
+from proofs_checks.statements.statement import Instance, memo, require
 from refimpl.attention import log_sum_exp
 from refimpl.checks import FloatArray, IntArray
 from refimpl.locks.decode import locks_scores
@@ -100,6 +100,12 @@ class Retention:
         return 2 * total
 
 
+def retention(instance: Instance) -> Retention:
+    """The step of an instance, built once."""
+    step: Retention = memo(instance, "_step", lambda: Retention(instance))
+    return step
+
+
 def sample_group(rng: np.random.Generator, count: int) -> Instance:
     """Random steps: 1 to 3 queries, 2 to 6 complete pages, any rank and budget."""
     size, width, pages = small(rng, 1, 4), small(rng, 1, 4), small(rng, 2, 6)
@@ -145,4 +151,5 @@ def crowd_step(crowd: int, eta: float, heads: int) -> Instance:
 
 def on_capture_group(step: Any) -> Instance:
     """The capture step with one batch entry per KV head."""
-    return step.group()
+    group: Instance = step.group()
+    return group

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.statements.statement import HypothesisError, Instance, Slack, StatementModule
+from proofs_checks.statements.statement import HypothesisError, Instance, Slack, StatementModule, fields
 from refimpl.checks import FloatArray
 
 
@@ -16,22 +16,22 @@ def pick(instance: Instance, index: int) -> Instance:
     >>> pick({"a": np.array([[1.0], [2.0]]), "rank": 3}, 1)
     {'a': array([[2.]]), 'rank': 3}
     """
-    return {k: v[index : index + 1] if isinstance(v, (np.ndarray, list)) else v for k, v in instance.items()}
+    return {k: v[index : index + 1] if isinstance(v, (np.ndarray, list)) else v for k, v in fields(instance).items()}
 
 
-def flatten(instance: Instance, fields: tuple[str, ...]) -> FloatArray:
+def flatten(instance: Instance, names: tuple[str, ...]) -> FloatArray:
     """The real fields of a single instance as one vector."""
-    return np.concatenate([np.asarray(instance[f], dtype=np.float64).ravel() for f in fields])
+    return np.concatenate([np.asarray(instance[f], dtype=np.float64).ravel() for f in names])
 
 
-def replace(instance: Instance, fields: tuple[str, ...], vector: FloatArray) -> Instance:
+def replace(instance: Instance, names: tuple[str, ...], vector: FloatArray) -> Instance:
     """``instance`` with its real fields read back out of ``vector``.
 
     >>> replace({"a": np.zeros((1, 2)), "b": 1}, ("a",), np.array([3.0, 4.0]))
     {'a': array([[3., 4.]]), 'b': 1}
     """
-    result, start = dict(instance), 0
-    for field in fields:
+    result, start = fields(instance), 0
+    for field in names:
         size = instance[field].size
         result[field] = vector[start : start + size].reshape(instance[field].shape)
         start += size
@@ -76,27 +76,27 @@ class Hunt:
             return -1.0
 
 
-def climb(hunt: Hunt, start: Instance, fields: tuple[str, ...], evaluations: int) -> None:
+def climb(hunt: Hunt, start: Instance, names: tuple[str, ...], evaluations: int) -> None:
     """Nelder-Mead on the tightness ratio from ``start``, in units of each entry's own size."""
     from scipy.optimize import minimize
 
-    origin = flatten(start, fields)
+    origin = flatten(start, names)
     unit = np.where(origin != 0, np.abs(origin), 1e-3 + np.mean(np.abs(origin)))
 
     def objective(step: FloatArray) -> float:
-        return -hunt.try_look(replace(start, fields, origin + unit * step))
+        return -hunt.try_look(replace(start, names, origin + unit * step))
 
     minimize(objective, np.zeros(origin.size), method="Nelder-Mead", options={"maxfev": evaluations, "adaptive": True})
 
 
-def target(hunt: Hunt, start: Instance, fields: tuple[str, ...], examples: int) -> None:
+def target(hunt: Hunt, start: Instance, names: tuple[str, ...], examples: int) -> None:
     """Hypothesis drives the same fields towards a larger ratio; skipped where Hypothesis is not installed."""
     try:
         import hypothesis
         from hypothesis import strategies
     except ImportError:  # pragma: no cover - depends on the machine
         return
-    origin = flatten(start, fields)
+    origin = flatten(start, names)
     entries = strategies.lists(strategies.floats(-1, 1), min_size=origin.size, max_size=origin.size)
 
     @hypothesis.settings(
@@ -108,7 +108,7 @@ def target(hunt: Hunt, start: Instance, fields: tuple[str, ...], examples: int) 
     )
     @hypothesis.given(entries, strategies.integers(-4, 2))
     def drive(vector: list[float], exponent: int) -> None:
-        hypothesis.target(hunt.try_look(replace(start, fields, np.array(vector) * 10.0**exponent)))
+        hypothesis.target(hunt.try_look(replace(start, names, np.array(vector) * 10.0**exponent)))
 
     drive()
 

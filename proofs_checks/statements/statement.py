@@ -16,11 +16,35 @@ from refimpl.checks import FloatArray
 Instance = dict[str, Any]
 
 
+def memo(instance: Instance, name: str, build: Callable[[], Any]) -> Any:
+    """What ``build`` returns, kept in the instance under a name that starts with "_".
+
+    Both sides and the guard need the same decompositions. Whoever copies an instance to change it drops these names
+    (`fields`).
+
+    >>> instance: Instance = {}
+    >>> memo(instance, "_twice", lambda: [1]) is memo(instance, "_twice", lambda: [2])
+    True
+    """
+    if name not in instance:
+        instance[name] = build()
+    return instance[name]
+
+
+def fields(instance: Instance) -> Instance:
+    """The instance without what `memo` keeps in it."""
+    return {name: value for name, value in instance.items() if not name.startswith("_")}
+
+
 class HypothesisError(ValueError):
     """An instance breaks a hypothesis of the statement it was given to; the message names the hypothesis."""
 
 
-def require(condition: Any, hypothesis: str, got: object = "") -> None:
+class VacuousError(HypothesisError):
+    """A certificate is infinite for this instance: it holds, and says nothing."""
+
+
+def require(condition: Any, hypothesis: str, got: object = "", error: type[HypothesisError] = HypothesisError) -> None:
     """Refuse the instance unless ``condition`` holds (everywhere, for an array).
 
     >>> require(2 >= 1, "k >= 1")
@@ -31,7 +55,7 @@ def require(condition: Any, hypothesis: str, got: object = "") -> None:
     """
     if not np.all(condition):
         detail = f": {got}" if got != "" else ""
-        raise HypothesisError(f"hypothesis '{hypothesis}' fails{detail}")
+        raise error(f"hypothesis '{hypothesis}' fails{detail}")
 
 
 class Kind(Enum):
