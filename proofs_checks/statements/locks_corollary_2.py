@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements.guard import UNIT, log_sum_exp_guard
@@ -102,3 +104,16 @@ def cases() -> dict[str, Instance]:
     """No error: nothing is lost, even with ties."""
     base = tight_instance()
     return {"no-error": {**base, "scores": np.zeros((1, 2)), "error": np.zeros((1, 2))}}
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls, the selections as float64 made them on g as rounded."""
+    from proofs_checks.statements.rigorous import ball, balls, largest, log_sum_exp
+
+    ranked, scores, k = ranking(instance)[0], instance["scores"][0], instance["k"]
+    chosen = np.lexsort((scores, -ranked))[:k]
+    exact = np.argsort(-scores)[:k]
+    forced = [x for x in instance["forced"][0] if np.isfinite(x)]
+    gap = balls(ranked) - balls(scores)
+    sums = [log_sum_exp(balls([*scores[pages], *forced])) for pages in (exact, chosen)]
+    return sums[0] - sums[1], largest(gap) + largest(ball(-1.0) * gap)

@@ -52,12 +52,13 @@ def right(instance: Instance) -> FloatArray:
 
 
 def guard(instance: Instance) -> FloatArray:
-    """Log-sum-exp of B terms, log B, a variance, and a mean of z that is zero but for B u L, felt once. [N]."""
+    """Log-sum-exp of B terms, log B, a variance, and the centring, felt once on the left and L^2 times in L^3. [N]."""
     size = instance["logits"].shape[1]
     largest = np.abs(centred(instance)).max(axis=-1)
     raw = np.abs(instance["logits"]).max(axis=-1)
     spread = (size + 30) * UNIT * (2 * largest + np.log(size) + 1)
-    bound: FloatArray = 1.1 * (spread + (size + 8) * UNIT * largest**2 + size * UNIT * raw)
+    cube = (size + 6) * UNIT * (raw + largest) * largest**2
+    bound: FloatArray = 1.1 * (spread + (size + 8) * UNIT * largest**2 + size * UNIT * raw + cube)
     return bound
 
 

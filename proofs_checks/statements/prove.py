@@ -16,19 +16,20 @@ from proofs_checks.statements.statement import Instance, Kind, StatementModule
 
 @dataclass(frozen=True)
 class Profile:
-    """How hard to try: random batches and their size, seconds per statement, and the search's budget."""
+    """How hard to try one statement."""
 
-    batches: int
-    batch: int
-    seconds: float
+    instances: int  # random instances to draw
+    batch: int  # of one shape each
+    finite: int  # batches of a statement about a finite family, which repeats itself
+    seconds: float  # of processor time for the random instances
     climbs: int
     evaluations: int
     examples: int
 
 
 PROFILES = {
-    "ci": Profile(batches=40, batch=50, seconds=1.2, climbs=1, evaluations=120, examples=25),
-    "deep": Profile(batches=1000, batch=1000, seconds=1500.0, climbs=8, evaluations=2000, examples=500),
+    "ci": Profile(instances=6000, batch=60, finite=10, seconds=1.0, climbs=1, evaluations=150, examples=25),
+    "deep": Profile(instances=10**6, batch=1000, finite=100, seconds=120.0, climbs=6, evaluations=600, examples=150),
 }
 
 
@@ -68,28 +69,26 @@ def hunt_down(module: StatementModule, profile: Profile, seed: int) -> Hunt:
         hunt.look(instance)
     for instance in getattr(module, "families", list)():
         hunt.look(instance)
-    deadline = time.monotonic() + profile.seconds
-    batch: Instance | None = None
-    for _ in range(profile.batches):
-        batch = module.sample(rng, profile.batch)
-        hunt.look(batch)
-        if time.monotonic() > deadline:
-            break
-    fields = fields_of(module)
-    for _ in range(profile.climbs if fields else 0):
-        start = small_instance(module, rng, fields)
-        climb(hunt, start, fields, profile.evaluations)
-        target(hunt, start, fields, profile.examples)
+    deadline = time.process_time() + profile.seconds
+    batches = profile.finite if module.ABOUT.exhaustive else profile.instances
+    while batches > 0 and hunt.instances < profile.instances and time.process_time() < deadline:
+        hunt.look(module.sample(rng, profile.batch))
+        batches -= 1
+    names = fields_of(module)
+    for _ in range(profile.climbs if names else 0):
+        start = small_instance(module, rng, names)
+        climb(hunt, start, names, profile.evaluations)
+        target(hunt, start, names, profile.examples)
     return hunt
 
 
-def small_instance(module: StatementModule, rng: np.random.Generator, fields: tuple[str, ...]) -> Instance:
+def small_instance(module: StatementModule, rng: np.random.Generator, names: tuple[str, ...]) -> Instance:
     """The tightest single instance of a few small random batches: a place to start climbing from."""
     best: tuple[float, Instance] | None = None
     for _ in range(6):
         batch = module.sample(rng, 20)
         slack = module.check(batch)
-        size = sum(batch[f][0].size for f in fields)
+        size = sum(batch[f][0].size for f in names)
         ratios = np.where(np.isnan(slack.ratios), -1.0, slack.ratios)
         score = float(np.max(ratios)) - 0.01 * size  # short vectors are searched better
         if best is None or score > best[0]:

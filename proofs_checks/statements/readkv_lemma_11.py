@@ -92,19 +92,27 @@ def cases() -> dict[str, Instance]:
 
 def enclose(instance: Instance) -> tuple[Any, Any]:
     """Both sides as balls; the operator norm by a certified power trace."""
-    from proofs_checks.statements.rigorous import ball, balls, norm, softmax, symmetric_norm, total
+    from proofs_checks.statements.rigorous import ball, balls, norm, softmax
 
     query, keys, keys_hat = (balls(instance[name][0]) for name in ("queries", "keys", "keys_hat"))
     values, values_hat = balls(instance["values"][0]), balls(instance["values_hat"][0])
-    tokens, root = len(keys), ball(keys.shape[1]).sqrt()
+    root = ball(keys.shape[1]).sqrt()
     z, z_hat = (keys @ query) / root, (keys_hat @ query) / root
     weights, weights_hat = softmax(z), softmax(z_hat)
     error = norm(weights @ values - weights_hat @ values_hat)
-    mean = np.array([total(values[:, c]) / tokens for c in range(values.shape[1])], dtype=object)
+    return error, spread_ball(values) * norm(z - z_hat) / 2 + norm(weights_hat @ (values - values_hat))
+
+
+def spread_ball(values: Any) -> Any:
+    """The operator norm of the centred values [T, d] as a ball, 0 for equal values."""
+    from proofs_checks.statements.rigorous import ball, symmetric_norm, total
+
+    tokens, width = values.shape
+    mean = np.array([total(values[:, c]) / tokens for c in range(width)], dtype=object)
     centred = values - mean[None]
-    gram = centred @ centred.T if tokens <= values.shape[1] else centred.T @ centred
-    spread = symmetric_norm(gram).sqrt() if any(g != 0 for g in gram.ravel()) else ball(0.0)
-    return error, spread * norm(z - z_hat) / 2 + norm(weights_hat @ (values - values_hat))
+    if all(abs(x) < 1e-40 for x in centred.ravel()):
+        return ball(0.0)
+    return symmetric_norm(centred @ centred.T if tokens <= width else centred.T @ centred).sqrt()
 
 
 def on_capture(step: Any) -> Instance:

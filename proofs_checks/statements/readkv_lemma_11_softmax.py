@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements.attention_error import AttentionError
@@ -82,3 +84,11 @@ def sample(rng: np.random.Generator, count: int) -> Instance:
     if rng.random() < 0.3 and tokens > 1:
         step[:, 2:], step[:, 1], logits[:, 2:], logits[:, :2] = 0.0, -step[:, 0], -40.0, 0.0
     return {"logits": logits, "step": step}
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls."""
+    from proofs_checks.statements.rigorous import balls, norm, softmax
+
+    logits, step = balls(instance["logits"][0]), balls(instance["step"][0])
+    return norm(softmax(logits + step) - softmax(logits)), norm(step) / 2

@@ -164,3 +164,29 @@ def describe(instance: Instance) -> dict[str, FloatArray]:
     """The factors that decide how much the certificate says."""
     found = {name: value for name, value in factors(instance).items() if name[0] in "kg"}
     return {**found, "error": np.sqrt(left(instance)), "bound": np.sqrt(right(instance))}
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls; gamma S is the realised energy A."""
+    from proofs_checks.statements import readkv_lemma_11
+    from proofs_checks.statements.rigorous import ball, balls, norm, softmax, symmetric_norm, total
+
+    query, keys, hats, values, values_hat = (
+        balls(instance[name][0]) for name in ("queries", "keys", "keys_hat", "values", "values_hat")
+    )
+    width = keys.shape[1]
+    key_residual, value_residual = keys - hats, values - values_hat
+    weights = softmax((hats @ query) / ball(width).sqrt())
+
+    def kappa(rows: Any) -> Any:
+        lengths = [(row, norm(row)) for row in rows if any(x != 0 for x in row)]
+        if not lengths:
+            return ball(1.0)
+        unit = np.array([row / length for row, length in lengths], dtype=object)
+        return symmetric_norm(unit @ unit.T if len(unit) <= unit.shape[1] else unit.T @ unit)
+
+    key_energy = total((query[None] * key_residual) ** 2) / width
+    value_energy = total((weights[:, None] * value_residual) ** 2)
+    spread = readkv_lemma_11.spread_ball(values)
+    bound = spread**2 / 2 * kappa(key_residual.T) * key_energy + 2 * kappa(value_residual) * value_energy
+    return readkv_lemma_11.enclose(instance)[0] ** 2, bound
