@@ -21,7 +21,7 @@ class Profile:
     instances: int  # random instances to draw
     batch: int  # of one shape each
     finite: int  # batches of a statement about a finite family, which repeats itself
-    seconds: float  # of processor time for the random instances
+    seconds: float  # of processor time for the random instances; a sixth of it for identities
     climbs: int
     evaluations: int
     examples: int
@@ -69,7 +69,8 @@ def hunt_down(module: StatementModule, profile: Profile, seed: int) -> Hunt:
         hunt.look(instance)
     for instance in getattr(module, "families", list)():
         hunt.look(instance)
-    deadline = time.process_time() + profile.seconds
+    bound = module.ABOUT.kind in (Kind.UPPER_BOUND, Kind.LOWER_BOUND)
+    deadline = time.process_time() + profile.seconds / (1 if bound else 6)
     batches = profile.finite if module.ABOUT.exhaustive else profile.instances
     while batches > 0 and hunt.instances < profile.instances and time.process_time() < deadline:
         hunt.look(module.sample(rng, profile.batch))

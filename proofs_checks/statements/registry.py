@@ -56,6 +56,7 @@ NAMES = (
     "readkv_theorem_3",
     "readkv_proposition_4",
     "readkv_proposition_4_transcripts",
+    "readkv_proposition_4_incomparable_ours",
     "readkv_proposition_5",
     "readkv_proposition_6",
     "readkv_lemma_7",
