@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from proofs_checks.capture import Capture, CaptureError
+from proofs_checks.capture import Capture, CaptureError, shipped_capture
+from proofs_checks.fixtures import FixtureError
 from proofs_checks.statements.readkv_step import make_layer, step_of
 from proofs_checks.statements.statement import Instance
 from refimpl.checks import FloatArray
@@ -134,6 +135,16 @@ def family_steps(capture: Capture, prefix: str) -> Iterator[CaptureStep]:
                 values=values[layer, :, :length],
                 moments=None if moments is None else (moments[0][layer], moments[1][layer]),
             )
+
+
+@lru_cache(maxsize=1)
+def shipped_cut(tokens: int = 256) -> CaptureStep | None:
+    """The first tokens of one real decode step, for every run of `prove`; None where the capture is not installed."""
+    try:
+        full = next(family_steps(shipped_capture(), "n2k"))
+    except (CaptureError, FixtureError):  # pragma: no cover - depends on the installation
+        return None
+    return replace(full, label="shipped", keys=full.keys[:, :tokens], values=full.values[:, :tokens])
 
 
 def steps_of(capture: Capture, count: int) -> list[CaptureStep]:

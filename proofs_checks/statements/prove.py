@@ -1,4 +1,4 @@
-"""Run every statement: tight instance, named cases, random batches, searched instances; one row each."""
+"""Run every statement: tight instance, named cases, the shipped capture, random and searched instances; a row each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.statements import rigorous
+from proofs_checks.statements.capture_steps import shipped_cut
 from proofs_checks.statements.search import Hunt, climb, fields_of, pick, target
 from proofs_checks.statements.statement import Instance, Kind, StatementModule
 
@@ -69,6 +70,8 @@ def hunt_down(module: StatementModule, profile: Profile, seed: int) -> Hunt:
         hunt.look(instance)
     for instance in getattr(module, "families", list)():
         hunt.look(instance)
+    if hasattr(module, "on_capture") and (step := shipped_cut()) is not None:
+        hunt.try_look(module.on_capture(step))
     bound = module.ABOUT.kind in (Kind.UPPER_BOUND, Kind.LOWER_BOUND)
     deadline = time.process_time() + profile.seconds / (1 if bound else 6)
     batches = profile.finite if module.ABOUT.exhaustive else profile.instances
