@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 from refimpl.checks import ArgumentError
 
+IDLE_BATCHES = 64
+"""How often in a row a reader may ask only for what it already has; one that goes on never stops."""
+
 
 class IllegalAccess(ValueError):  # noqa: N818  the paper's word for what happened
     """A protocol used information, an address or a probe that its class or its budgets do not allow."""
@@ -131,8 +134,8 @@ def run_protocol(protocol: Protocol, source: Any, query: Any, coins: Coins | Non
     the coins, whatever the class.
 
     Raises:
-        IllegalAccess: an address outside the record, more probes than allowed, a batch more than the class allows, the
-            query used where it may not be, or a record that is too long.
+        IllegalAccess: an address outside the record, more probes than allowed, the query used where it may not be, a
+            record that is too long, or a reader that never stops.
 
     Source: ReadKV Sec. 2, App. C.2.
 
@@ -149,12 +152,16 @@ def run_protocol(protocol: Protocol, source: Any, query: Any, coins: Coins | Non
     seen = Coins(public=coins.public, reader=coins.reader)  # the encoder's coins reach the reader only in the record
     view = View(protocol.access, seen, query)
     batches: list[list[int]] = []
+    idle = 0
     while protocol.access.batches is None or len(batches) < protocol.access.batches:
         addresses = [int(address) for address in protocol.reader(view)]
         if not addresses:
             break
         batches.append(addresses)
-        view.returned = view.returned | _fetch(protocol, cells, addresses, view.returned)
+        fetched = _fetch(protocol, cells, addresses, view.returned)
+        idle = idle + 1 if fetched.keys() <= view.returned.keys() else 0
+        _check_idle(idle)
+        view.returned = view.returned | fetched
         view.batch += 1
     answer = protocol.decoder(Evidence(query, view.returned, seen))
     return Execution(answer, batches, len(view.returned), len(record))
@@ -168,6 +175,11 @@ def _fetch(protocol: Protocol, cells: list[int], addresses: list[int], known: di
     if total > protocol.probes:
         raise IllegalAccess(f"reader: expected at most {protocol.probes} probes, got {total}")
     return {address: cells[address] for address in addresses}
+
+
+def _check_idle(idle: int) -> None:
+    if idle > IDLE_BATCHES:
+        raise IllegalAccess(f"reader: expected it to stop, got {idle} batches in a row without a new address")
 
 
 def leaves_of_reader(protocol: Protocol, coins: Coins | None = None) -> set[tuple[tuple[int, int], ...]]:
@@ -188,7 +200,7 @@ def leaves_of_reader(protocol: Protocol, coins: Coins | None = None) -> set[tupl
     leaves: set[tuple[tuple[int, int], ...]] = set()
     blind = ReaderClass(protocol.access.name, uses_query=False, batches=protocol.access.batches)
 
-    def grow(returned: dict[int, int], batch: int) -> None:
+    def grow(returned: dict[int, int], batch: int, idle: int) -> None:
         stop = blind.batches is not None and batch >= blind.batches
         view = View(blind, Coins(public=coins.public, reader=coins.reader), None, returned, batch)
         addresses = [] if stop else [int(address) for address in protocol.reader(view)]
@@ -197,9 +209,11 @@ def leaves_of_reader(protocol: Protocol, coins: Coins | None = None) -> set[tupl
             return
         fresh = [address for address in dict.fromkeys(addresses) if address not in returned]
         _fetch(protocol, [0] * protocol.storage, addresses, returned)  # legality alone
+        idle = 0 if fresh else idle + 1
+        _check_idle(idle)
         for pattern in range(2 ** len(fresh)):
             bits = {address: pattern >> place & 1 for place, address in enumerate(fresh)}
-            grow(returned | bits, batch + 1)
+            grow(returned | bits, batch + 1, idle)
 
-    grow({}, 0)
+    grow({}, 0, 0)
     return leaves

@@ -68,6 +68,9 @@ def test_prefix_reads_never_look_at_deeper_planes(codes, data):
         values[plane, value_depths <= plane] = data.draw(st.integers(0, 255))
     read_keys = read_key_prefixes(planes=keys, depths=key_depths, tokens=T)
     read_values = read_value_prefixes(planes=values, depths=value_depths, channels=d)
+    masks = 256 - (256 >> np.arange(9))  # the first t bits
+    assert np.array_equal(read_keys, codes & masks[key_depths])
+    assert np.array_equal(read_values, codes & masks[value_depths][:, None])
     full_keys = readkv_decode(codes=codes, depth=key_depths)
     full_values = readkv_decode(codes=codes, depth=value_depths[:, None])
     assert (readkv_decode(codes=read_keys, depth=key_depths) == full_keys).all()
