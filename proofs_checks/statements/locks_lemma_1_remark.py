@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements.guard import gamma
@@ -66,3 +68,12 @@ def sample(rng: np.random.Generator, count: int) -> Instance:
     if rng.random() < 0.5:
         values = values / np.linalg.norm(values, axis=-1, keepdims=True)
     return {"values": values * magnitudes(rng, count, 2)}
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls."""
+    from proofs_checks.statements.rigorous import balls, each_row, largest, norm, total
+
+    values = balls(instance["values"][0])
+    centred = values - np.array([total(column) / 3 for column in values.T], dtype=object)[None]
+    return total(each_row(norm, centred)) / 3, largest(each_row(norm, values))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements import locks_proposition_2 as first
@@ -68,3 +70,18 @@ sample, cases = first.sample, first.cases
 
 
 on_capture = first.on_capture
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls for the summary as computed.
+
+    The residuals' own norm stands for sqrt(tau_r), never below it; V^T residual, 0 for an exact basis, is added.
+    """
+    from proofs_checks.statements.rigorous import ball, balls, norm
+
+    one = model(instance)
+    query, basis = balls(one.queries[0]), balls(one.basis[0])
+    summary = balls(one.centroid[0])[None] + balls(one.coefficients[0]) @ basis.T
+    inside, residuals = basis.T @ query, balls(one.keys[0]) - summary
+    bound = norm(query - basis @ inside) * norm(residuals) + norm(inside) * norm(residuals @ basis)
+    return first.enclose(instance)[0], bound / ball(len(query)).sqrt()

@@ -42,7 +42,7 @@ class Tally:
             if decided_by_balls(self.module, pick(instance, int(index))) is not False:
                 self.violations += 1
         if slack.tightest is not None:
-            self.tightest = max(slack.tightest, self.tightest or -np.inf)
+            self.tightest = slack.tightest if self.tightest is None else max(slack.tightest, self.tightest)
         for name, values in getattr(self.module, "describe", lambda _: {})(instance).items():
             self.notes.setdefault(name, []).append(np.ravel(values))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements.guard import gamma
@@ -67,3 +69,12 @@ def sample(rng: np.random.Generator, count: int) -> Instance:
         answers = np.concatenate([answers, -answers], axis=-1)
         probability = np.concatenate([probability, probability], axis=-1) / 2
     return {"answers": answers, "probability": probability}
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls, the probabilities scaled to sum to 1."""
+    from proofs_checks.statements.rigorous import ball, balls, total
+
+    answers, weights = balls(instance["answers"][0]), balls(instance["probability"][0])
+    errors = [total(weights * (truth - answers) ** 2) / total(weights) for truth in (ball(1.0), ball(-1.0))]
+    return errors[0].max(errors[1]), ball(1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements.guard import gamma
@@ -63,3 +65,14 @@ def tight_instance() -> Instance:
 def sample(rng: np.random.Generator, count: int) -> Instance:
     """Dirichlet vectors of all concentrations."""
     return {"p": rng.dirichlet(np.full(small(rng, 1, 7), 10.0 ** rng.uniform(-1, 1.5)), count)}
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls, p scaled to sum to 1."""
+    from proofs_checks.statements.rigorous import ball, balls, symmetric_norm, total
+
+    p = balls(instance["p"][0])
+    p = p / total(p)
+    outer = p[:, None] * p[None]
+    diagonal = np.array([[p[i] if i == j else ball(0.0) for j in range(len(p))] for i in range(len(p))], dtype=object)
+    return symmetric_norm(diagonal - outer), ball(0.5)

@@ -5,6 +5,8 @@ Reading only the support of a sparse query, ReadKV's squared error is at most k 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from proofs_checks.statements.allocation import greedy
@@ -114,3 +116,17 @@ def cases() -> dict[str, Instance]:
     sparse = worst_case(8, 4, 8, "lloyd")
     sparse["q"] = sparse["q"] * (np.arange(8) < 2)
     return {"d-is-1": worst_case(1, 1, 8, "lloyd"), "sparser-than-k": sparse, "papers": worst_case(128, 32, 8, "lloyd")}
+
+
+def enclose(instance: Instance) -> tuple[Any, Any]:
+    """Both sides as balls in transformed coordinates; a query that exceeds norm 1 by rounding scales the bound."""
+    from proofs_checks.statements.constants import as_ball
+    from proofs_checks.statements.rigorous import ball, balls, total
+
+    z, q, k, depth, code = (instance[name] for name in ("z", "q", "k", "depth", "code"))
+    width = z.shape[1]
+    depths = greedy(q[..., None] ** 2 / width * gains(code)[:depth], depth * k)
+    query = balls(q[0])
+    error = total(query * (balls(z[0]) - balls(reconstruct(code, z, depths)[0])))
+    norm_squared = total(query * query).max(ball(1.0))
+    return error * error / width, k * as_ball(worst_point(code, depth)[1]) ** 2 * norm_squared / width

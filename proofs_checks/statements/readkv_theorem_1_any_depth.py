@@ -6,7 +6,7 @@ import numpy as np
 
 from proofs_checks.statements import readkv_theorem_1
 from proofs_checks.statements.nested_codes import UNIFORM_DEPTH
-from proofs_checks.statements.readkv_theorem_1 import guard, hypotheses, left, right, worst_case
+from proofs_checks.statements.readkv_theorem_1 import enclose, guard, hypotheses, left, right, worst_case
 from proofs_checks.statements.statement import About, Instance, Kind, checker
 
 ABOUT = About(
@@ -21,6 +21,7 @@ ABOUT = About(
     finding="Sharp.",
 )
 check = checker(ABOUT, hypotheses, left, right, guard)
+__all__ = ["ABOUT", "check", "enclose", "hypotheses", "left", "right", "sample", "tight_instance"]
 
 
 def tight_instance() -> Instance:

@@ -82,6 +82,17 @@ def section(module: StatementModule, deep: dict[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
+def table(deep: dict[str, Any]) -> list[str]:
+    """One line per check: kind, certified tightness, and what happens to the bound scaled by 0.9."""
+    lines = ["| check | kind | tightest ratio | bound scaled by 0.9 |", "|---|---|---|---|"]
+    for row in deep["statements"]:
+        about = find(row["id"]).ABOUT
+        ratio = "-" if row["tightest_ratio"] is None else f"{row['tightest_ratio']:.9f}"
+        scaled = "NO_CONSTANT" if about.no_constant else "REFUTED"
+        lines.append(f"| `{about.id}` | {about.kind.value} | {ratio} | {scaled} |")
+    return [*lines, ""]
+
+
 def deep_section(deep: dict[str, Any]) -> list[str]:
     """What was run, once, and what it found."""
     rows = deep["statements"]
@@ -95,6 +106,7 @@ def deep_section(deep: dict[str, Any]) -> list[str]:
         + (", ".join(violated) if violated else "none")
         + ".",
         "",
+        *table(deep),
     ]
 
 
@@ -102,6 +114,8 @@ def render(papers: Iterable[str] = ("locks", "readkv")) -> str:
     """The whole page."""
     numbering, deep = read_numbering(), read_deep()
     by_id = {row["id"]: row for row in deep["statements"]}
+    order = [name for labels in numbering.values() for ids in labels.values() for name in ids]
+    deep["statements"].sort(key=lambda row: order.index(row["id"]))
     lines = [INTRODUCTION, *deep_section(deep)]
     for paper in papers:
         lines += [f"## {PAPERS[paper]}", ""]

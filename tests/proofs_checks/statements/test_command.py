@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -70,6 +72,16 @@ def test_wrong_usage_exits_2(words, capsys):
 def test_unknown_id_names_its_neighbours(capsys):
     prove("locks-lemma-4")
     assert "locks-lemma-3" in capsys.readouterr().err
+
+
+def test_listing_statements_loads_no_engine():
+    """Ball arithmetic, intervals, the searcher and torch are loaded when they are needed, not before."""
+    code = (
+        "import sys, proofs_checks.statements.command\n"
+        "print([name for name in ('flint', 'mpmath', 'hypothesis', 'torch', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_same_seed_same_rows(capsys):
