@@ -23,7 +23,9 @@ ABOUT = About(
     "in "
     "the other: exponent .998 of 4 eta.",
     hazard="Shares are compared in logs; a near-tie may break either way within rounding, which the guard covers.",
-    finding="Exponent 4 is approached only with G >= 2 and a crowd that holds the mass; for G = 1 it is 2.",
+    finding="Exponent 4 is approached only with G >= 2 and a crowd that holds the mass; for G = 1 it is 2. On the "
+    "shipped "
+    "capture the selection keeps .97 to 1 of the exact coverage, where the theorem promises 10^-10 to .04.",
 )
 hypotheses = needs_group
 

@@ -21,7 +21,9 @@ ABOUT = About(
     kind=Kind.UPPER_BOUND,
     tight="eta = 0 and values +R on the dropped pages, -R on the kept ones: equality.",
     hazard="1 - coverage cancels; formed with expm1. Softmax means as in Lemma 1(i).",
-    finding="Sharp at eta = 0; at measured eta on real caches it is vacuous.",
+    finding="Sharp at eta = 0. On the shipped capture at rank 8 and 256 tokens eta is .8 to 6, and the bound is "
+    "vacuous for "
+    "nearly every group while the error stays below .05 R.",
 )
 hypotheses = needs_group
 

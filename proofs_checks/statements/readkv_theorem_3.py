@@ -22,8 +22,9 @@ ABOUT = About(
     kind=Kind.UPPER_BOUND,
     tight="Prop. 12's two-token tie as a layer, one key bit and one bit per value: ratio .99999997.",
     hazard="As Prop. 12. Everything is formed in transformed coordinates, where the value transform keeps norms.",
-    finding="Sharp for one head; with several heads the maxima over heads cost. On real caches the bound is 10 to 1000 "
-    "times the error, or vacuous.",
+    finding="Sharp for one head; with several heads the maxima over heads cost. On the shipped capture at two bits "
+    "per key "
+    "and value it is vacuous: the root of the bound is some 10^4 times the error, through kappa_V and the value norm.",
 )
 
 
