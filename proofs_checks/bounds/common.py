@@ -56,11 +56,25 @@ def logit_bound(queries: FloatArray, keys: FloatArray, scale: float, u: float) -
 
 def argument_bound(logits: FloatArray, u: float) -> FloatArray:
     """Relative error of exp(z - max z), [..., T]: roundings of its argument, of size |z| + |max z|, and its own."""
-    largest = np.max(logits, axis=-1, keepdims=True)
+    largest = np.max(logits, axis=-1, keepdims=True, initial=-np.inf)  # no pages, no maximum
     finite = np.where(np.isneginf(logits), 0.0, logits)
     return u * (
         ARGUMENT_ROUNDOFFS * (np.abs(finite) + np.abs(np.where(np.isneginf(largest), 0.0, largest))) + EXP_ROUNDOFFS
     )
+
+
+def normaliser_bound(logits: FloatArray, u: float) -> FloatArray:
+    """Relative error that all weights exp(z - lse) share, [..., T] -> [..., 1]; 0 where the sum is empty.
+
+    Many kernels normalise by the log-sum-exp instead of dividing by the sum (every combine of split results that keeps
+    only lse does). The stored lse is rounded at its own size, so the weights of log-masses near 60000 sum to
+    1 + 60000 u: no change of their proportions shows that. Roundings as those of an exponential's argument: the log
+    with its two conversions of base, adding the maximum, and the final exponential.
+    """
+    lse = log_sum_exp(logits)[..., None]
+    largest = np.max(logits, axis=-1, keepdims=True, initial=-np.inf)
+    size = np.abs(lse) + np.abs(largest) + np.log(max(logits.shape[-1], 1))
+    return u * np.where(np.isneginf(lse), 0.0, ARGUMENT_ROUNDOFFS * size + EXP_ROUNDOFFS)
 
 
 def lse_bound(logits: FloatArray, logit_error: FloatArray, u: float) -> FloatArray:
@@ -91,7 +105,8 @@ def mean_bound(
     """Error of o = sum_i w_i v_i, w the softmax of logits [G, T] known to ``logit_error``; values [T, c] -> [G, c].
 
     (a) perturbed weights: |do| <= sum w (e^D - 1)|v - o| / sum w e^-D; (b) gamma of the two sums and the division;
-    (c) where inputs are half precision, weights cast to it; (d) flush to zero; (e) rounding to the output dtype.
+    (c) a factor on all weights, see `normaliser_bound`; (d) where inputs are half precision, weights cast to it;
+    (e) flush to zero; (f) rounding to the output dtype.
     """
     T = logits.shape[-1]
     if T == 0:
@@ -109,6 +124,8 @@ def mean_bound(
         magnitude = (weights * np.exp(error)) @ spread
         inner = (moved + times(gamma(OPERATIONS_PER_TOKEN * T + 40, u), magnitude)) / low
     inner = np.where(np.isnan(inner), np.inf, inner)
+    common = normaliser_bound(logits, u)  # [G, 1]
+    inner = inner * np.exp(common) + np.expm1(common) * np.abs(output)
     if weight_cast:
         inner += precision.weight_roundoff * (weights @ spread + np.abs(output))
     share_of_largest = np.exp(np.max(logits, axis=-1, keepdims=True) - lse)  # a weight of 1 before normalising
