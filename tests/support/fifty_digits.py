@@ -161,7 +161,7 @@ def locks_dequantize_summary(
         exact = [Fraction(int(c)) * Fraction(float(s)) for c, s in zip(codes.ravel(), scale.ravel(), strict=True)]
         return np.array([mpf(x.numerator) / x.denominator for x in exact], dtype=object).reshape(codes.shape).tolist()
 
-    H, P, d, r = basis_codes.shape
+    d, r = basis_codes.shape[2:]
     return {
         "centroid": product(centroid_codes, np.repeat(centroid_scale, d)),
         "basis": product(basis_codes, np.tile(basis_scale[:, :, None], (1, 1, d, 1))),
@@ -252,7 +252,7 @@ def decode_shares(queries, keys, rank, basis_bits, page_size, softmax_scale=None
 
 
 def ratio(computed, exact, bound):
-    """Largest |computed - exact| / bound, 0 / 0 = 0; the arrays have the nested lists' shape. NaN counts as infinite."""
+    """Largest |computed - exact| / bound, 0 / 0 = 0; both of one shape; NaN counts as infinite."""
     worst = mpf(0)
     exact = np.array(exact, dtype=object).reshape(computed.shape)
     for index in np.ndindex(computed.shape):
