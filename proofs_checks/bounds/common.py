@@ -81,22 +81,22 @@ def lse_bound(logits: FloatArray, logit_error: FloatArray, u: float) -> FloatArr
     """Error of log sum exp over the last axis, [..., T] -> [...]; 0 where the sum is empty.
 
     With weights w and |dz_i| <= D_i: log sum w_i e^{D_i} above and -log sum w_i e^{-D_i} below; then gamma of the
-    sum's operations, and roundings of the logarithm and of adding the maximum back.
+    sum's operations, and roundings of the logarithm and of adding the maximum back. D is added inside the exponential:
+    w e^D would be 0 times infinity for a token of no weight and a large D.
     """
     T = logits.shape[-1]
     lse = log_sum_exp(logits)
     if T == 0:
         return np.zeros(lse.shape)
     shift = np.where(np.isneginf(lse), 0.0, lse)
-    weights = np.exp(logits - shift[..., None])
     error = logit_error + argument_bound(logits, u)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        above = np.log(np.sum(weights * np.exp(error), axis=-1))
-        below = -np.log(np.sum(weights * np.exp(-error), axis=-1))
+        above = np.log(np.sum(np.exp(logits - shift[..., None] + error), axis=-1))
+        below = -np.log(np.sum(np.exp(logits - shift[..., None] - error), axis=-1))
     largest = np.max(logits, axis=-1)
     magnitude = np.abs(shift) + np.abs(np.where(np.isneginf(largest), 0.0, largest)) + np.log(T)
     bound = np.maximum(above, below) + gamma(OPERATIONS_PER_TOKEN * T + 40, u) + u * (4 * magnitude + 4)
-    return np.where(np.isneginf(lse), 0.0, bound)
+    return np.where(np.isneginf(lse), 0.0, np.where(np.isnan(bound), np.inf, bound))
 
 
 def mean_bound(
@@ -123,9 +123,9 @@ def mean_bound(
         moved = np.stack([w @ np.abs(values - o) for w, o in zip(wobble, output, strict=True)])
         magnitude = (weights * np.exp(error)) @ spread
         inner = (moved + times(gamma(OPERATIONS_PER_TOKEN * T + 40, u), magnitude)) / low
+        common = normaliser_bound(logits, u)  # [G, 1]
+        inner = inner * np.exp(common) + times(np.expm1(common), np.abs(output))
     inner = np.where(np.isnan(inner), np.inf, inner)
-    common = normaliser_bound(logits, u)  # [G, 1]
-    inner = inner * np.exp(common) + np.expm1(common) * np.abs(output)
     if weight_cast:
         inner += precision.weight_roundoff * (weights @ spread + np.abs(output))
     share_of_largest = np.exp(np.max(logits, axis=-1, keepdims=True) - lse)  # a weight of 1 before normalising

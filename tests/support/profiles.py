@@ -4,7 +4,7 @@ from hypothesis import settings
 
 
 def register_profiles():
-    """``dev``, ``ci`` (the same examples in every run) and ``deep``; none has a deadline: a loaded machine is no defect."""
+    """``dev``, ``ci`` (repeats its examples) and ``deep``; none has a deadline: a loaded machine is no defect."""
     settings.register_profile("dev", max_examples=100, deadline=None)
     settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
     settings.register_profile("deep", max_examples=3000, deadline=None)
