@@ -7,7 +7,7 @@ and open pages of 0..B tokens among them, and then whatever Hypothesis draws.
 from dataclasses import dataclass
 
 import numpy as np
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from proofs_checks.judge.cases.inputs import planted_pages, pooled, random_qkv
@@ -172,3 +172,8 @@ def pool(drawn):
     keys, values = ([inputs[n][:, :t] for t in lengths] for n in ("keys", "values"))
     cache = pooled(keys, values, lengths, drawn.B, table, len(blocks), fill=7.0)
     return {"queries": np.stack([inputs["queries"]] * 3) * np.array([1.0, 1.0, 0.5])[:, None, None, None], **cache}
+
+
+def a_few_shapes(test):
+    """As `every_shape`, with a fifth of the profile's random examples: for variants of a stage, which are many."""
+    return settings(max_examples=max(settings.default.max_examples // 5, 1))(every_shape(test))
