@@ -1,7 +1,6 @@
 """What a page summary, its codes and its bytes are, whatever the page (Locks Sec. 4, Cor. 1).
 
 float64 slack of the build: E = 24 B d u ||D||_F + centring, derived in test_fifty_digits_summary.py.
-
 """
 
 import numpy as np
