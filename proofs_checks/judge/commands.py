@@ -83,7 +83,13 @@ def listing() -> dict[str, Any]:
         }
         for stage in STAGES.values()
     ]
-    return {"stages": stages, "statements": [], "systems": [], "mutants": _mutants(), "sections": sections()}
+    return {"stages": stages, "statements": _statements(), "systems": [], "mutants": _mutants(), "sections": sections()}
+
+
+def _statements() -> list[dict[str, str]]:
+    from proofs_checks.statements.registry import STATEMENTS
+
+    return [{"id": module.STATEMENT.id, "source": module.STATEMENT.source} for module in STATEMENTS]
 
 
 def _mutants() -> list[dict[str, str]]:
