@@ -89,7 +89,7 @@ def listing() -> dict[str, Any]:
 def _statements() -> list[dict[str, str]]:
     from proofs_checks.statements.registry import STATEMENTS
 
-    return [{"id": module.STATEMENT.id, "source": module.STATEMENT.source} for module in STATEMENTS]
+    return [{"id": module.ABOUT.id, "source": module.ABOUT.source} for module in STATEMENTS]
 
 
 def _mutants() -> list[dict[str, str]]:
