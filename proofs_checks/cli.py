@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from proofs_checks.capture import CaptureError
 from proofs_checks.fixtures import FixtureError
 from proofs_checks.judge import commands
-from proofs_checks.judge.verify import PortError
+from proofs_checks.judge.declared import PortError
 from proofs_checks.version import version
 
 Verb = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]

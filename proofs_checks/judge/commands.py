@@ -12,12 +12,14 @@ from rich.console import Console
 from proofs_checks.coverage import sections
 from proofs_checks.judge.case import PROFILES
 from proofs_checks.judge.classes import spelled
+from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.report import dump_json, write_whole
-from proofs_checks.judge.runner import PortProcess, PortStopped
+from proofs_checks.judge.runner import PortStopped
+from proofs_checks.judge.session import live_session
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of, find_case
 from proofs_checks.judge.terminal import StageProgress, print_report
-from proofs_checks.judge.verify import Declared, PortError, Session, run_case, summarize, verify
+from proofs_checks.judge.verify import run_case, summarize, verify
 
 
 class UsageError(Exception):
@@ -144,12 +146,8 @@ def run_repro(args: argparse.Namespace) -> int:
     dtype = args.dtype or dtype
     if dtype not in case.dtypes:
         raise UsageError(f"--dtype: {case.id} has inputs in {', '.join(case.dtypes)}, not {dtype!r}")
-    with PortProcess(args.port, args.device) as process:
+    with live_session(args.port, args.device, args.stage_timeout) as session:
         try:
-            reply = process.load()
-            if reply["status"] != "ok":
-                raise PortError(f"cannot import {args.port}: {reply['message']}")
-            session = Session(args.port, process, Declared.read(reply), args.stage_timeout)
             if case.stage not in session.declared.functions:
                 raise PortError(f"{args.port} has no {case.stage}")
             outcome = run_case(session, case, dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.judge.judgement import Call, Fault, Judgement
+from proofs_checks.judge.pictures import PageRow, page_row
 from refimpl.checks import FloatArray
 from refimpl.locks.select import pages_within_budget
 
@@ -50,20 +51,21 @@ def judge_pages(
         _fault(judgement, where, f"page {twice} is kept twice; {len(set(chosen))} distinct pages of {kept}")
         return False
     must, may = must_and_may(low, high, kept)
+    picture = page_row(where, low, high, must, may, chosen)
     for page in sorted(must - set(chosen)):
         what = "the sink page" if page == 0 else "the most recent page" if page == P - 1 else "a page of larger share"
         rival = max((low[p] for p in chosen if p not in must), default=0.0)
         margin = "" if page in (0, P - 1) else f", share at least {low[page]:.4g}, kept instead: {rival:.4g}"
-        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {sorted(chosen)}")
+        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {sorted(chosen)}", picture)
     for page in sorted(set(chosen) - may):
         bar = min((low[p] for p in must - {0, P - 1}), default=0.0)
-        _fault(judgement, where, f"page {page} is kept with share at most {high[page]:.4g}, below {bar:.4g}")
+        _fault(judgement, where, f"page {page} is kept with share at most {high[page]:.4g}, below {bar:.4g}", picture)
     return True
 
 
-def _fault(judgement: Judgement, where: tuple[int, ...], message: str) -> None:
+def _fault(judgement: Judgement, where: tuple[int, ...], message: str, picture: PageRow | None = None) -> None:
     place = f"pages{list(where)}" if where else "pages"
-    judgement.faults.append(Fault("pages", where, f"{place}: {message}"))
+    judgement.faults.append(Fault("pages", where, f"{place}: {message}", picture=picture))
 
 
 def selected(call: Call) -> Judgement:
