@@ -10,12 +10,17 @@ from proofs_checks.capture import CaptureError
 from proofs_checks.fixtures import FixtureError
 from proofs_checks.judge import commands
 from proofs_checks.judge.declared import PortError
+from proofs_checks.judge.files import commands as file_commands
+from proofs_checks.judge.reports.targets import TargetError
+from proofs_checks.judge.waivers import WaiverError
 from proofs_checks.version import version
 
 Verb = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]
 
 VERBS: dict[str, Verb] = {
     "verify": ("judge a port", commands.add_verify, commands.run_verify),
+    "cases": ("write the calls as files, for a port in any language", file_commands.add_cases, file_commands.run_cases),
+    "judge": ("judge the answers that were written beside them", file_commands.add_judge, file_commands.run_judge),
     "list": ("list the stages and the cases", commands.add_list, commands.run_list),
     "explain": ("say what a case looks for", commands.add_explain, commands.run_explain),
     "repro": ("make the one call of one case", commands.add_repro, commands.run_repro),
@@ -40,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run: Callable[[argparse.Namespace], int] = args.run
     try:
         return run(args)
-    except commands.UsageError as error:
+    except (commands.UsageError, TargetError, WaiverError) as error:
         print(f"kvproof {args.verb}: {error}", file=sys.stderr)
         return 2
     except (PortError, FixtureError, CaptureError) as error:
