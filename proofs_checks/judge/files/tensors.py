@@ -74,10 +74,11 @@ def read_plain(path: Path, most: int) -> bytes:
     except OSError as error:
         why = "a symbolic link, expected a file" if error.errno == errno.ELOOP else error.strerror
         raise FileError(f"{name}: {why}") from None
+    about = os.fstat(descriptor)
+    if not stat.S_ISREG(about.st_mode):
+        os.close(descriptor)
+        raise FileError(f"{name}: not a regular file")
     with os.fdopen(descriptor, "rb") as stream:
-        about = os.fstat(descriptor)
-        if not stat.S_ISREG(about.st_mode):
-            raise FileError(f"{name}: not a regular file")
         if about.st_size > most:
             raise FileError(f"{name}: {about.st_size} bytes, expected at most {most}")
         return stream.read(most + 1)
