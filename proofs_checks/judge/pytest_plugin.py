@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 SKIPPED = ("NOT_PROVIDED", "REFUSED")
 
 
-class CaseFailed(Exception):  # noqa: N818  (what pytest prints is the case, not an error of ours)
-    """A case that the port fails; the text is what `kvproof verify` says."""
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of `kvproof verify` under pytest."""
     group = parser.getgroup("kvproof", "judge a port of Locks or ReadKV case by case")
@@ -43,12 +39,6 @@ class CaseItem(pytest.Item):
     def runtest(self) -> None:
         """Run the case; skip where there is nothing to judge."""
         check(self.case)
-
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """The judge's own words instead of a traceback through the judge."""
-        if isinstance(excinfo.value, CaseFailed):
-            return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         """Where pytest says the test is."""
@@ -79,14 +69,15 @@ class PortCollector(pytest.Collector):
 
 
 def check(case: PortCase) -> None:
-    """Run a case and say what pytest should make of it. Raises CaseFailed where the port fails it."""
+    """Run a case and tell pytest: pass, skip, xfail, or fail in the words of `kvproof verify`."""
+    __tracebackhide__ = True
     outcome = case.run()
     if outcome.verdict in SKIPPED:
         pytest.skip(f"{outcome.verdict}: {outcome.message}")
     if outcome.verdict == "WAIVED":
         pytest.xfail(outcome.message)
     if outcome.verdict != "PASS":
-        raise CaseFailed(case.explain(outcome))
+        pytest.fail(case.explain(outcome), pytrace=False)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -131,7 +131,9 @@ class PortProcess:
                             needed += wire.sizes(bytes(message))
                             if needed > REPLY_LIMIT:
                                 self.close()
-                                raise PortStopped("ERROR", f"answered with more than 1 GiB while {doing}")
+                                raise PortStopped(
+                                    "ERROR", f"answered with more than {REPLY_LIMIT >> 20} MiB while {doing}"
+                                )
         return bytes(message)
 
     def _look(self, pid: int, doing: str) -> None:
