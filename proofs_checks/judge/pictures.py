@@ -11,6 +11,9 @@ import numpy as np
 ROWS, COLUMNS = 24, 64
 """The finest picture of a tensor; larger ones show the largest value of each block."""
 
+PAGES = 128
+"""Pages drawn of a selection."""
+
 
 @dataclass(frozen=True)
 class RatioMap:
@@ -23,9 +26,14 @@ class RatioMap:
 
 @dataclass(frozen=True)
 class PageRow:
-    """One KV head's selection over pages 0..P-1: what it must hold, what it may hold, what it holds."""
+    """One KV head's selection: what it must hold, what it may hold, what it holds.
+
+    ``pages`` are those drawn, of ``total``; ``low`` and ``high`` enclose their shares.
+    """
 
     where: tuple[int, ...]
+    total: int
+    pages: tuple[int, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
     must: frozenset[int]
@@ -61,6 +69,23 @@ def _block_maximum(grid: Any, most: int) -> Any:
 def page_row(
     where: tuple[int, ...], low: Any, high: Any, must: Iterable[int], may: Iterable[int], kept: Iterable[int]
 ) -> PageRow:
-    """The picture of a selection."""
-    shares = (tuple(float(v) for v in low), tuple(float(v) for v in high))
-    return PageRow(where, *shares, frozenset(must), frozenset(may), frozenset(kept))
+    """The picture of a selection; where there are many pages, of the wrong ones and of those that matter most.
+
+    >>> row = page_row((0,), [0.5, 0.5], [0.5, 0.5], {0, 1}, {0, 1}, {0})
+    >>> row.pages, sorted(row.must - row.kept)
+    ((0, 1), [1])
+    """
+    must, may, kept = frozenset(must), frozenset(may), frozenset(kept)
+    wrong, shares = (must - kept) | (kept - may), np.asarray(high)
+    order = sorted(range(len(shares)), key=lambda p: (p not in wrong, p not in must, -shares[p], p))
+    pages = tuple(sorted(order[:PAGES]))
+    return PageRow(
+        where,
+        len(shares),
+        pages,
+        tuple(float(low[p]) for p in pages),
+        tuple(float(high[p]) for p in pages),
+        must & set(pages),
+        may & set(pages),
+        kept & set(pages),
+    )
