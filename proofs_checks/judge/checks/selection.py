@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -56,11 +57,23 @@ def judge_pages(
         what = "the sink page" if page == 0 else "the most recent page" if page == P - 1 else "a page of larger share"
         rival = max((low[p] for p in chosen if p not in must), default=0.0)
         margin = "" if page in (0, P - 1) else f", share at least {low[page]:.4g}, kept instead: {rival:.4g}"
-        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {sorted(chosen)}", picture)
+        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {listed(chosen)}", picture)
     for page in sorted(set(chosen) - may):
         bar = min((low[p] for p in must - {0, P - 1}), default=0.0)
         _fault(judgement, where, f"page {page} is kept with share at most {high[page]:.4g}, below {bar:.4g}", picture)
     return True
+
+
+def listed(pages: Iterable[int], most: int = 12) -> str:
+    """Pages in ascending order, cut short where there are many.
+
+    >>> listed([2, 1]), listed(range(100), most=2)
+    ('[1, 2]', '[0, 1, ... 100 in all]')
+    """
+    ordered = sorted(pages)
+    if len(ordered) <= most:
+        return str(ordered)
+    return f"[{', '.join(map(str, ordered[:most]))}, ... {len(ordered)} in all]"
 
 
 def _fault(judgement: Judgement, where: tuple[int, ...], message: str, picture: PageRow | None = None) -> None:

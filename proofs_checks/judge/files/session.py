@@ -135,7 +135,7 @@ def _results(folder: Path, prepared: Prepared, dtype: str) -> dict[str, Any]:
 def byte_swapped(answer: Any, reference: Any) -> bool:
     """Whether an answer is far off as it stands and near the reference once its bytes are swapped.
 
-    Far and near are an error above, and below half of, the reference's own size: a right answer is never far.
+    Far is an error of the reference's own size or more, near one below half of it: a right answer is never far.
 
     >>> byte_swapped(np.array([1.5, 2.5]).byteswap(), np.array([1.5, 2.5]))
     True
@@ -150,7 +150,7 @@ def byte_swapped(answer: Any, reference: Any) -> bool:
             for values in (answer, answer.byteswap())
         ]
     size = np.abs(want[finite]).max(initial=0.0)
-    return bool(errors[0] > size and errors[1] < size / 2)
+    return bool(errors[0] >= size and errors[1] < size / 2)
 
 
 def read_json(path: Path, most: int = 1 << 20) -> dict[str, Any]:

@@ -28,6 +28,7 @@ figure { margin: .6rem 0; } figcaption { font-size: 13px; color: #55636f; }
 .name { font-size: 12px; text-anchor: end; fill: #1d2730; } .good { fill: #2f74b5; fill-opacity: .65; }
 .bad, .wrong { fill: #c8352b; } .share { fill: #9cc0dd; } .spread { fill: #f7b267; } .must { fill: #2f74b5; }
 .may { fill: #9cc0dd; } .never, .left { fill: #edf0f3; } .kept { fill: #1b7f3b; }
+.missing { fill: none; stroke: #c8352b; stroke-width: 2; }
 """
 
 
@@ -89,8 +90,8 @@ def _pictures(failure: Failure) -> str:
         if isinstance(picture, PageRow):
             drawing = page_picture(picture)
             caption = (
-                f"pages{list(picture.where)}: dark blue must be kept, light blue may be, grey must not; "
-                "green was kept, red is wrongly kept or wrongly missing; orange is what rounding leaves open"
+                f"pages{list(picture.where)}: dark blue must be kept, light blue may be, grey must not; green was "
+                "rightly kept, red wrongly, a red frame is missing; orange is what rounding leaves open of a share"
             )
         else:
             drawing = ratio_picture(picture)

@@ -80,30 +80,31 @@ def ratio_picture(picture: RatioMap) -> str:
 
 def page_picture(picture: PageRow) -> str:
     """A column per page: its share's enclosure above, below it MUST or MAY, and whether it was kept."""
-    pages = len(picture.low)
-    size = max(6.0, min(26.0, 900 / max(pages, 1)))
+    count = len(picture.pages)
+    size = max(6.0, min(26.0, 900 / max(count, 1)))
     top = max((h for h in picture.high if math.isfinite(h)), default=0.0) or 1.0
     body = []
-    for page in range(pages):
-        x = 60 + page * size
-        low, high = (
-            min(v[page], top) / top * 80 if math.isfinite(v[page]) else 80 for v in (picture.low, picture.high)
-        )
+    for place, (page, low, high) in enumerate(zip(picture.pages, picture.low, picture.high, strict=True)):
+        x, wide = 60 + place * size, size - 2
+        low_at, high_at = (80 * min(v / top, 1.0) if math.isfinite(v) else 80.0 for v in (low, high))
         kind = "must" if page in picture.must else "may" if page in picture.may else "never"
-        wrong = (kind == "must" and page not in picture.kept) or (kind == "never" and page in picture.kept)
-        tip = f"page {page}: share {picture.low[page]:.4g} to {picture.high[page]:.4g}; {kind}"
-        tip += ", kept" if page in picture.kept else ", not kept"
-        wide = size - 2
+        kept = page in picture.kept
+        wrong = "missing" if kind == "must" and not kept else "wrong" if kind == "never" and kept else None
+        tip = f"page {page}: share {low:.4g} to {high:.4g}; {kind}; {'kept' if kept else 'not kept'}"
         body += [
             f"<g><title>{escape(tip)}</title>",
-            f'<rect x="{x:g}" y="{90 - high:g}" width="{wide:g}" height="{max(high, 1):g}" class="share"/>',
-            f'<rect x="{x:g}" y="{90 - high:g}" width="{wide:g}" height="{max(high - low, 1):g}" class="spread"/>',
-            f'<rect x="{x:g}" y="96" width="{wide:g}" height="14" class="{kind}"/>',
-            f'<rect x="{x:g}" y="114" width="{wide:g}" height="14" '
-            f'class="{"wrong" if wrong else "kept" if page in picture.kept else "left"}"/></g>',
+            _bar(x, 90 - high_at, wide, max(high_at, 1), "share"),
+            _bar(x, 90 - high_at, wide, high_at - low_at, "spread"),
+            _bar(x, 96, wide, 14, kind),
+            _bar(x, 114, wide, 14, wrong or ("kept" if kept else "left")) + "</g>",
         ]
-        if pages <= 40:
+        if count <= 40:
             body.append(f'<text x="{x + wide / 2:g}" y="144" class="tick">{page}</text>')
-    labels = (("share", 60), ("allowed", 107), ("port", 125), ("page", 144))
+    labels = (("share", 60), ("allowed", 107), ("port", 125), *([("page", 144)] if count <= 40 else []))
     body += [f'<text x="52" y="{y}" class="name">{text}</text>' for text, y in labels]
-    return _svg(70 + pages * size, 150, f"pages{list(picture.where)}: MUST, MAY and kept", body)
+    some = f" ({count} of {picture.total} pages)" if count < picture.total else ""
+    return _svg(70 + count * size, 150, f"pages{list(picture.where)}: MUST, MAY and kept{some}", body)
+
+
+def _bar(x: float, y: float, wide: float, high: float, kind: str) -> str:
+    return f'<rect x="{x:g}" y="{y:g}" width="{wide:g}" height="{high:g}" class="{kind}"/>'

@@ -11,7 +11,7 @@ import pytest
 from proofs_checks.cli import main
 from proofs_checks.judge.checks.selection import judge_pages
 from proofs_checks.judge.judgement import Judgement, compare
-from proofs_checks.judge.pictures import COLUMNS, ROWS, PageRow, RatioMap, ratio_map
+from proofs_checks.judge.pictures import COLUMNS, PAGES, ROWS, PageRow, RatioMap, ratio_map
 from proofs_checks.judge.report import Failure, Record, Report, StageReport
 from proofs_checks.judge.reports.html import html
 from proofs_checks.judge.reports.junit import junit
@@ -189,6 +189,18 @@ def test_a_wrong_selection_remembers_must_may_and_kept():
     picture = judgement.faults[0].picture
     assert isinstance(picture, PageRow)
     assert (picture.must, picture.may, picture.kept) == ({0, 1, 4}, {0, 1, 2, 3, 4}, {0, 2, 3, 4})
+
+
+def test_a_selection_of_many_pages_is_drawn_in_part_with_every_wrong_one():
+    judgement = Judgement()
+    shares = np.linspace(1, 2, 20_000)
+    judge_pages(judgement, [*range(9), 19_999], shares, shares, 10, (0,))
+    picture = judgement.faults[0].picture
+    assert picture.total == 20_000
+    assert len(picture.pages) == PAGES
+    assert picture.must - picture.kept == set(range(19_991, 19_999))
+    assert picture.kept - picture.may == set(range(1, 9))
+    assert len(judgement.faults[0].message) < 300
 
 
 def test_the_axis_puts_one_in_the_middle_and_never_leaves_the_plot():
