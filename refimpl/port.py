@@ -13,13 +13,32 @@ from refimpl.locks.score import exact_page_scores, locks_score_pages
 from refimpl.locks.select import locks_select_pages
 from refimpl.locks.summary import locks_build_summary
 from refimpl.paging import paged_attention, paged_sparse_attention
+from refimpl.readkv.affine import affine_dequantize, affine_quantize
+from refimpl.readkv.allocation import readkv_choose_depths
+from refimpl.readkv.codebooks import LAWS, lloyd_max_codebook
+from refimpl.readkv.codec import readkv_decode, readkv_encode
+from refimpl.readkv.importance import readkv_key_importance, readkv_value_importance
+from refimpl.readkv.planes import (
+    readkv_pack_key_planes,
+    readkv_pack_value_planes,
+    readkv_unpack_key_planes,
+    readkv_unpack_value_planes,
+)
+from refimpl.readkv.reader import readkv_attention
+from refimpl.readkv.restricted import readkv_restricted_attention
+from refimpl.readkv.rotation import readkv_rotate
+from refimpl.readkv.tree import readkv_tree
 
 TIES = "lowest_index"
 
 __all__ = [
+    "LAWS",
     "TIES",
+    "affine_dequantize",
+    "affine_quantize",
     "attention",
     "exact_page_scores",
+    "lloyd_max_codebook",
     "locks_build_summary",
     "locks_decode",
     "locks_decode_paged",
@@ -33,5 +52,18 @@ __all__ = [
     "merge_attention",
     "paged_attention",
     "paged_sparse_attention",
+    "readkv_attention",
+    "readkv_choose_depths",
+    "readkv_decode",
+    "readkv_encode",
+    "readkv_key_importance",
+    "readkv_pack_key_planes",
+    "readkv_pack_value_planes",
+    "readkv_restricted_attention",
+    "readkv_rotate",
+    "readkv_tree",
+    "readkv_unpack_key_planes",
+    "readkv_unpack_value_planes",
+    "readkv_value_importance",
     "sparse_attention",
 ]

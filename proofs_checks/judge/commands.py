@@ -116,7 +116,13 @@ def listing() -> dict[str, Any]:
         }
         for stage in STAGES.values()
     ]
-    return {"stages": stages, "statements": [], "systems": [], "mutants": [], "sections": sections()}
+    return {"stages": stages, "statements": [], "systems": [], "mutants": _mutants(), "sections": sections()}
+
+
+def _mutants() -> list[dict[str, str]]:
+    from proofs_checks.mutants.registry import mutants
+
+    return [{"id": m.id, "stage": m.stage, "class": m.suspect, "what": m.what} for m in mutants().values()]
 
 
 def run_list(args: argparse.Namespace) -> int:

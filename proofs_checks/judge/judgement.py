@@ -22,6 +22,8 @@ class Fault:
     index: tuple[int, ...] | None
     message: str
     ratio: float | None = None
+    suspect: str | None = None
+    """The class of fault where the answer itself tells it, more surely than the case."""
     picture: Picture | None = None
 
 
@@ -90,7 +92,7 @@ def compare(judgement: Judgement, name: str, answer: Any, reference: Any, bound:
                 f"{name}{list(map(int, worst))} is {answer[worst]:.9g}, expected {reference[worst]:.9g} "
                 f"within {bound[worst]:.3g}; {wrong} of {ratio.size} elements are out of bound",
                 float(ratio[worst]),
-                ratio_map(name, ratio),
+                picture=ratio_map(name, ratio),
             )
         )
 

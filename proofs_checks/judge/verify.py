@@ -44,7 +44,7 @@ def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     else:
         judgement = judge_relation(prepared, replies[0]["results"], second, replies[1]["results"], precision)
     if judgement.faults:
-        return Outcome(case, dtype, "FAIL", judgement)
+        return Outcome(case, dtype, "FAIL", judgement, suspect=judgement.faults[0].suspect)
     return Outcome(case, dtype, "REFUSED" if judgement.refused else "PASS", judgement, judgement.refused or "")
 
 

@@ -141,4 +141,4 @@ def locks_unpack_basis(*, basis_bytes: Any) -> NDArray[np.int8]:
     packed = integers("basis_bytes", basis_bytes, "H P r d/2", Sizes(), low=0, high=255)
     nibbles = np.stack([packed & 15, packed >> 4], axis=-1)  # [H, P, r, d/2, 2]
     codes = (nibbles ^ 8) - 8
-    return np.swapaxes(codes.reshape(*packed.shape[:-1], -1), -1, -2).astype(np.int8)
+    return np.swapaxes(codes.reshape(*packed.shape[:-1], 2 * packed.shape[-1]), -1, -2).astype(np.int8)

@@ -11,7 +11,7 @@ from proofs_checks.judge.case import Case, Family, Inputs, generator
 from proofs_checks.judge.cases.inputs import random_qkv
 
 WIDE = ("float32", "float64")
-HEAD_MAP = "6 query heads on 2 KV heads whose values are constants: repeated, not tiled"
+HEAD_MAP = "6 query heads on 3 KV heads whose values are constants: repeated, not tiled"
 SENTINEL = "logits -60000 and -60001 weigh .731 and .269; a finite mask sentinel or a half-precision logit loses them"
 SHAPES = ((1, 1, 17, 64), (2, 3, 50, 64), (1, 8, 33, 128), (3, 2, 40, 96), (2, 4, 16, 80), (1, 7, 21, 256))
 
@@ -21,7 +21,8 @@ def attention_cases() -> list[Case]:
     stage = Family("attention", "B")
     equals, huge = _mean_of_equals, _huge_negative
     cases = [
-        stage.exact("head-map", "G", HEAD_MAP, _head_map, judged=("output",)),
+        stage.probe("head-map", "G", HEAD_MAP, _head_map, judged=("output",)),
+        stage.probe("token-count-17", "A", "17 tokens: none lost, no zero lane added", _seventeen, judged=("output",)),
         stage.exact("no-tokens", "B", "no tokens: output 0, lse -inf, no NaN", _no_tokens),
         stage.probe("mean-of-equals", "B", "a zero query weighs 8 tokens equally", equals, judged=("output",)),
         stage.probe("natural-lse", "B", "8 logits of 0: lse is ln 8 in nats, not 3 in bits", equals, judged=("lse",)),
@@ -61,9 +62,16 @@ def _no_tokens() -> Inputs:
 
 
 def _head_map() -> Inputs:
-    """One token each, so that the output is its value in every way of computing it."""
-    values = np.broadcast_to(np.array([1.0, 4.0])[:, None, None], (2, 1, 64))
-    return {"queries": np.ones((2, 3, 64)), "keys": np.ones((2, 1, 64)), "values": values}
+    """Constant values: whatever the weights, the output of KV head h is its constant."""
+    values = np.broadcast_to(np.array([1.0, 4.0, -16.0])[:, None, None], (3, 16, 64))
+    return {"queries": np.ones((3, 2, 64)), "keys": np.ones((3, 16, 64)), "values": values}
+
+
+def _seventeen() -> Inputs:
+    """Logits of -200 and a last one of 0, value 9: a lost last token gives 1, an added zero lane gives less than 9."""
+    queries, keys, values = np.full((1, 2, 64), 5.0), np.full((1, 17, 64), -5.0), np.ones((1, 17, 64))
+    keys[:, 16], values[:, 16] = 0.0, 9.0
+    return {"queries": queries, "keys": keys, "values": values}
 
 
 def _mean_of_equals() -> Inputs:

@@ -21,13 +21,13 @@ def score_cases() -> list[Case]:
     """Cases of `locks_score_pages`."""
     stage = Family("locks_score_pages", "H")
     return [
-        stage.probe("sum-not-maximum", "B", "16 logits of 1 outweigh one logit of 2", _sum_not_max),
         stage.probe("natural-log", "B", "16 logits of 0: the score is ln 16, not 4", partial(_plain, 16)),
-        stage.probe("head-map", "G", "KV heads of different centroids, three query heads each", _heads),
         stage.probe("centroid-counts", "H", "equal deviations around different centroids", _centroids),
         stage.probe("deviations-count", "H", "equal centroids, different deviations", _deviations),
-        stage.probe("tf32-product", "I", "2049 is no TF32 number", _tf32, dtypes=WIDE),
+        stage.probe("sum-not-maximum", "B", "16 logits of 1 outweigh one logit of 2", _sum_not_max),
         stage.probe("logits-of-60000", "B", "scores of +-60000: no overflow, no sentinel", _huge),
+        stage.probe("tf32-product", "I", "2049 is no TF32 number", _tf32, dtypes=WIDE),
+        stage.probe("head-map", "G", "KV heads of different centroids, three query heads each", _heads),
         stage.probe("scale-inside", "B", "an explicit scale stands inside the exponential", _scaled),
         stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_random, 1, 3, 5, 80, 16, 8)),
         stage.relation("page-order", "pages are scored one by one", _seven_pages, _reverse, _flip),
@@ -71,10 +71,10 @@ def _centroids() -> Inputs:
 
 
 def _deviations() -> Inputs:
+    """The same for all tokens of a page, so that nothing but the deviations' own term is asked for."""
     inputs = _plain(8)
     inputs["queries"] = np.full((1, 2, 64), 2.0)
-    ramp = np.linspace(-8, 8, 8)[:, None] * np.array([1.0, 0.5])
-    return {**inputs, "coefficients": np.array([0.0, 1.0, 2.0])[None, :, None, None] * ramp}
+    return {**inputs, "coefficients": np.array([0.0, 1.0, 2.0])[None, :, None, None] * np.ones((1, 3, 8, 2))}
 
 
 def _tf32() -> Inputs:
@@ -139,7 +139,7 @@ def exact_score_cases() -> list[Case]:
         stage.probe("sum-not-maximum", "B", "16 logits of 1 outweigh one logit of 2", _keys_sum_not_max),
         stage.probe("natural-log", "B", "16 logits of 0: ln 16", lambda: _keys_zero(16)),
         stage.probe("open-page-of-one", "A", "one token alone: the score is its logit, nothing is padded", _keys_one),
-        stage.probe("negative-logits", "A", "5 tokens of logit -50: no padding lane of 0 counts", _keys_negative),
+        stage.probe("negative-logits", "A", "5 tokens of logit -200: no padding lane of 0 counts", _keys_negative),
         stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_keys_random, 1, 3, 4, 16, 80)),
         stage.general("G8-B32", "random pages", partial(_keys_random, 2, 8, 5, 32, 64)),
         stage.general("capture-needle", "the real needle prompt", _keys_needle),
@@ -161,7 +161,7 @@ def _keys_one() -> Inputs:
 
 
 def _keys_negative() -> Inputs:
-    return {"queries": np.full((1, 2, 64), -2.5), "key_pages": np.full((1, 2, 5, 64), 2.5)}
+    return {"queries": np.full((1, 2, 64), -5.0), "key_pages": np.full((1, 2, 5, 64), 5.0)}
 
 
 def _keys_random(H: int, G: int, P: int, B: int, d: int) -> Inputs:
@@ -248,11 +248,11 @@ def select_cases() -> list[Case]:
     """Cases of `locks_select_pages`."""
     stage = Family("locks_select_pages", "C")
 
-    def probe(name: str, why: str, shares: Any, budget: int, page_size: int = 16) -> Case:
+    def probe(name: str, why: str, shares: Any, budget: int, page_size: int = 16, suspect: str = "C") -> Case:
         def inputs() -> Inputs:
             return {"shares": np.asarray(shares), "budget_tokens": budget, "page_size": page_size}
 
-        return stage.probe(name, "C", why, inputs, kind="set")
+        return stage.probe(name, suspect, why, inputs, kind="set")
 
     def drawn(name: str, why: str, make: Any, **more: Any) -> Case:
         return stage.general(name, why, make, kind="set", **more)
@@ -269,9 +269,13 @@ def select_cases() -> list[Case]:
         probe("three-of-three", "P = 3 = k: the middle page fits", [[0.2, 0.0, 0.8]], 48),
         probe("all-equal", "all shares equal: any middle pages, the forced ones kept", np.full((2, 9), 1 / 16), 64),
         probe("zeros-and-signs", "+0 and -0 are equal", [[0.0, -0.0, 0.0, 0.25, -0.0, 0.0]], 64),
-        probe("own-heads", "each KV head selects for itself", np.stack([ramp[0], ramp[0, ::-1]]), 80),
+        probe("own-heads", "each KV head selects for itself", np.stack([ramp[0], ramp[0, ::-1]]), 80, suspect="G"),
         probe("tiny-shares", "shares of 2^-100 still rank", ramp * 2.0**-100, 64),
-        drawn("low-contrast-16385", "16,385 near-equal pages, 128 kept", partial(_low_contrast, 16385, 2048)),
+        drawn(
+            "low-contrast-16400",
+            "16,400 near-equal pages, the best of them last",
+            partial(_low_contrast, 16400, 2048),
+        ),
         drawn("capture-needle", "real shares, 128 pages, k = 16", _select_needle),
         drawn("low-contrast-70000", "70,000 pages", partial(_low_contrast, 70000, 4096), profile="default"),
     ]
@@ -286,6 +290,7 @@ def _edges() -> Any:
 def _low_contrast(P: int, budget: int) -> Inputs:
     """Shares within 2^-9 of each other, all multiples of one float32 step, with many ties."""
     step = generator("low", f"{P}").integers(0, 4096, size=(1, P))
+    step[0, -8:-1] = 4096 + np.arange(7)  # past the 16,384 candidates that a fixed buffer holds
     return {"shares": (1 + step * 2.0**-21) * 2.0 ** -math.ceil(math.log2(P)), "budget_tokens": budget, "page_size": 16}
 
 

@@ -20,6 +20,7 @@ def sparse_cases() -> list[Case]:
     """Cases of `sparse_attention`."""
     stage = Family("sparse_attention", "C")
     return [
+        stage.probe("renormalised", "B", "equal values everywhere: weights of the kept tokens sum to 1", _renormalised),
         stage.probe("pages-3-1", "C", "pages 3 and 1, not a dense window", _pages_3_1, judged=OUTPUT),
         stage.probe("head-map", "G", "each KV head attends its own pages", _own, judged=OUTPUT),
         stage.probe("open-page-of-one", "A", "T = 33: the last page holds one token", _one_open, judged=OUTPUT),
@@ -47,6 +48,10 @@ def _constant_pages(T: int, H: int = 1) -> dict[str, Any]:
 
 def _pages_3_1() -> Inputs:
     return {**_constant_pages(80), "pages": np.array([[3, 1]])}
+
+
+def _renormalised() -> Inputs:
+    return {**_pages_3_1(), "values": np.full((1, 80, 64), 5.0)}
 
 
 def _own() -> Inputs:
@@ -109,6 +114,7 @@ def paged_sparse_cases() -> list[Case]:
         stage.probe("logical-pages", "A", "page 1 of table [5, 2] is block 2", _logical, judged=OUTPUT),
         stage.probe("padding", "A", "-1 pads a row and is no page", _padded_row, judged=OUTPUT),
         stage.exact("nothing-kept", "B", "a row of -1 only: output 0, lse -inf", _only_padding),
+        stage.probe("head-map", "G", "each KV head reads its own pages", _own_logical, judged=OUTPUT),
         stage.probe("never-read", "A", STALE, partial(_sparse_batch, 64), poison=poison_pool),
         stage.general("batch", "three sequences, one empty, shuffled blocks", partial(_sparse_batch, 128)),
     ]
@@ -116,7 +122,7 @@ def paged_sparse_cases() -> list[Case]:
 
 def _table_5_2() -> Inputs:
     keys, values = np.ones((1, 17, 64)), np.zeros((1, 17, 64))
-    values[:, 16] = 17.0
+    values[:, 16] = 34.0
     pool = pooled([keys], [values], [17], 16, [[5, 2]], 6, fill=-64.0)
     return {"queries": np.zeros((1, 1, 3, 64)), **pool}
 
@@ -168,6 +174,13 @@ def _logical() -> Inputs:
     values = np.repeat(np.array([1.0, 8.0]), 16)[None, :, None] * np.ones((1, 32, 64))
     pool = pooled([keys], [values], [32], 16, [[5, 2]], 6, fill=-64.0)
     return {"queries": np.zeros((1, 1, 3, 64)), **pool, "pages": np.array([[[1]]])}
+
+
+def _own_logical() -> Inputs:
+    keys = np.ones((2, 32, 64))
+    values = np.repeat(np.array([1.0, 8.0]), 16)[None, :, None] * np.ones((2, 32, 64))
+    pool = pooled([keys], [values], [32], 16, [[5, 2]], 6, fill=-64.0)
+    return {"queries": np.zeros((1, 2, 3, 64)), **pool, "pages": np.array([[[0], [1]]])}
 
 
 def _padded_row() -> Inputs:

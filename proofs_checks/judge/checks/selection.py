@@ -53,11 +53,13 @@ def judge_pages(
         return False
     must, may = must_and_may(low, high, kept)
     picture = page_row(where, low, high, must, may, chosen)
+    last_full = P - 1 not in chosen and {0, P - 2} <= set(chosen)  # the page before the last taken for the most recent
     for page in sorted(must - set(chosen)):
         what = "the sink page" if page == 0 else "the most recent page" if page == P - 1 else "a page of larger share"
         rival = max((low[p] for p in chosen if p not in must), default=0.0)
         margin = "" if page in (0, P - 1) else f", share at least {low[page]:.4g}, kept instead: {rival:.4g}"
-        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {listed(chosen)}", picture)
+        suspect = "A" if page == P - 1 and last_full else None
+        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {listed(chosen)}", picture, suspect)
     for page in sorted(set(chosen) - may):
         bar = min((low[p] for p in must - {0, P - 1}), default=0.0)
         _fault(judgement, where, f"page {page} is kept with share at most {high[page]:.4g}, below {bar:.4g}", picture)
@@ -76,9 +78,15 @@ def listed(pages: Iterable[int], most: int = 12) -> str:
     return f"[{', '.join(map(str, ordered[:most]))}, ... {len(ordered)} in all]"
 
 
-def _fault(judgement: Judgement, where: tuple[int, ...], message: str, picture: PageRow | None = None) -> None:
+def _fault(
+    judgement: Judgement,
+    where: tuple[int, ...],
+    message: str,
+    picture: PageRow | None = None,
+    suspect: str | None = None,
+) -> None:
     place = f"pages{list(where)}" if where else "pages"
-    judgement.faults.append(Fault("pages", where, f"{place}: {message}", picture=picture))
+    judgement.faults.append(Fault("pages", where, f"{place}: {message}", suspect=suspect, picture=picture))
 
 
 def selected(call: Call) -> Judgement:

@@ -1,0 +1,47 @@
+"""The register of deliberately wrong ports: each replaces one stage of a right port and says which fault it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+StageFunction = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A wrong port: ``stage`` is replaced by ``function``; ``suspect`` is its class of fault."""
+
+    id: str
+    stage: str
+    suspect: str
+    what: str
+    function: StageFunction
+    constants: tuple[tuple[str, Any], ...] = ()
+
+
+_REGISTER: dict[str, Mutant] = {}
+
+
+def mutant(
+    name: str, stage: str, suspect: str, what: str, **constants: Any
+) -> Callable[[StageFunction], StageFunction]:
+    """Register the decorated function as a mutant of ``stage``. ``constants`` are what the port declares."""
+
+    def register(function: StageFunction) -> StageFunction:
+        if name in _REGISTER:
+            raise ValueError(f"mutant {name} is registered twice")
+        _REGISTER[name] = Mutant(name, stage, suspect, what, function, tuple(constants.items()))
+        return function
+
+    return register
+
+
+def mutants() -> dict[str, Mutant]:
+    """All mutants by id, in the order of the stage table."""
+    from proofs_checks.judge.stages import STAGES
+    from proofs_checks.mutants import attention, locks_codec, locks_select  # noqa: F401  (importing registers)
+
+    order = {stage: i for i, stage in enumerate(STAGES)}
+    return dict(sorted(_REGISTER.items(), key=lambda item: order[item[1].stage]))
