@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -64,15 +64,34 @@ class LiveSession:
             "poison": len(prepared.case.name),  # any number that differs from case to case
         }
         reply, results = self.process.ask(header, arrays, self.timeout, f"running {prepared.case.id}")
-        for name, count in reply.get("lists", {}).items():
-            results[name] = [results.pop(f"{name}_{i}") for i in range(count)]
-        return {**reply, "results": results}
+        try:
+            return answered(reply, results, stage.results)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self.process.close()
+            text = f"sent a reply of its own making while running {prepared.case.id}"
+            raise PortStopped("ERROR", text) from None
 
     def _out(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """Shapes and dtypes of preallocated results."""
         types = {"output": self.declared.output or dtype, "float": self.declared.accumulate, "index": "int64"}
         roles = prepared.stage.results.items()
         return {n: [list(np.shape(prepared.reference[n])), types.get(role, role)] for n, role in roles}
+
+
+def answered(reply: Mapping[str, Any], results: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """A reply with its results, lists put together. Raises KeyError or the like for what the worker never sends.
+
+    A port can write into its own connection; judging must not stumble over it.
+
+    >>> answered({"status": "ok", "lists": {"x": 2}}, {"x_0": 1, "x_1": 2}, ["x"])["results"]
+    {'x': [1, 2]}
+    """
+    for name, count in reply.get("lists", {}).items():
+        results[name] = [results.pop(f"{name}_{i}") for i in range(count)]
+    if reply["status"] != "ok":
+        known = {"wrong": "wrong", "error": "error", "not_provided": "not_provided"}
+        return {"status": known[reply["status"]], "message": str(reply["message"]), "suspect": reply.get("suspect")}
+    return {"status": "ok", "results": {name: results[name] for name in names}}
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A port that fills memory, or answers with more than anybody can hold, costs one verdict."""
+"""A port that fills memory, answers with more than anybody can hold, or forges its answers costs one verdict."""
 
 import os
 
@@ -70,6 +70,20 @@ def test_a_port_that_writes_into_its_connection_costs_one_verdict(tmp_path):
     found = rows(tmp_path, body, 1500)
     assert found["merge_attention"].verdict == "ERROR"
     assert "wrote into its connection" in found["merge_attention"].failures[0].message
+    assert found["locks_unpack_basis"].verdict == "PASS"
+
+
+@pytest.mark.parametrize(
+    "reply", ['{"status": "ok"}', '{"status": "fine"}', '{"status": "wrong"}', '{"status": "ok", "lists": 3}']
+)
+def test_a_port_that_forges_a_reply_costs_one_verdict(reply, tmp_path):
+    forged = (
+        "import os, sys; from proofs_checks.judge.wire import encode; import json; "
+        f"os.write(int(sys.argv[3]), encode(json.loads({reply!r}), {{}}))"
+    )
+    found = rows(tmp_path, forged, 1500)
+    assert found["merge_attention"].verdict == "ERROR"
+    assert "a reply of its own making" in found["merge_attention"].failures[0].message
     assert found["locks_unpack_basis"].verdict == "PASS"
 
 
