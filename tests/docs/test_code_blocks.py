@@ -79,7 +79,8 @@ class Page:
     def program(self, words):
         """Any other command."""
         command = [sys.executable, *PYTHON[words[0]], *words[1:]] if words[0] in PYTHON else words
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH")) if p)
+        environment = {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 

@@ -1,5 +1,6 @@
 """The pytest plugin and `proofs_checks.parametrize`, run by pytest's own pytester in processes of their own."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -23,7 +24,7 @@ INSTALLED = any(point.name == "kvproof" for point in entry_points(group="pytest1
 def run(pytester, monkeypatch):
     for name in ("numpy_port.py", "broken_base2_merge.py"):
         (pytester.path / name).write_bytes((PORTS / name).read_bytes())
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     plugin = () if INSTALLED else ("-p", "proofs_checks.judge.pytest_plugin")
 
     def runs(*words):
