@@ -45,6 +45,7 @@ VERBS = {
     "explain": Verb("say what a case looks for", JUDGE, "add_explain", "run_explain"),
     "repro": Verb("make the one call of one case", JUDGE, "add_repro", "run_repro"),
     "mutants": Verb("judge the deliberately wrong ports: the kill matrix", "proofs_checks.mutants.command"),
+    "prove": Verb("check every numbered statement of the papers", "proofs_checks.statements.command"),
     "microscope": Verb("the papers' measurements on a capture", "proofs_checks.microscope.command"),
 }
 

@@ -116,7 +116,13 @@ def listing() -> dict[str, Any]:
         }
         for stage in STAGES.values()
     ]
-    return {"stages": stages, "statements": [], "systems": [], "mutants": _mutants(), "sections": sections()}
+    return {"stages": stages, "statements": _statements(), "systems": [], "mutants": _mutants(), "sections": sections()}
+
+
+def _statements() -> list[dict[str, str]]:
+    from proofs_checks.statements.registry import STATEMENTS
+
+    return [{"id": module.ABOUT.id, "source": module.ABOUT.source} for module in STATEMENTS]
 
 
 def _mutants() -> list[dict[str, str]]:
