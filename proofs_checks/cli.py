@@ -14,7 +14,9 @@ from importlib import import_module
 from proofs_checks.capture import CaptureError
 from proofs_checks.fixtures import FixtureError
 from proofs_checks.judge import commands
-from proofs_checks.judge.verify import PortError
+from proofs_checks.judge.declared import PortError
+from proofs_checks.judge.reports.targets import TargetError
+from proofs_checks.judge.waivers import WaiverError
 from proofs_checks.version import version
 
 
@@ -34,8 +36,11 @@ class Verb:
 
 
 JUDGE = "proofs_checks.judge.commands"
+FILES = "proofs_checks.judge.files.commands"
 VERBS = {
     "verify": Verb("judge a port", JUDGE, "add_verify", "run_verify"),
+    "cases": Verb("write the calls as files, for a port in any language", FILES, "add_cases", "run_cases"),
+    "judge": Verb("judge the answers that were written beside them", FILES, "add_judge", "run_judge"),
     "list": Verb("list the stages, the cases, and what is built", JUDGE, "add_list", "run_list"),
     "explain": Verb("say what a case looks for", JUDGE, "add_explain", "run_explain"),
     "repro": Verb("make the one call of one case", JUDGE, "add_repro", "run_repro"),
@@ -64,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser(verb).parse_args(words)
     try:
         return VERBS[args.verb].function(VERBS[args.verb].run)(args)
-    except commands.UsageError as error:
+    except (commands.UsageError, TargetError, WaiverError) as error:
         print(f"kvproof {args.verb}: {error}", file=sys.stderr)
         return 2
     except (PortError, FixtureError, CaptureError) as error:
