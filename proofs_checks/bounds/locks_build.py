@@ -30,6 +30,10 @@ def page_scale(pages: FloatArray, deviations: FloatArray, u: float) -> PageScale
 
     E = gamma_{d+2} ||D||^2 (inner products) + 2 ||D|| ||dD|| + ||dD||^2 (centring) + B u ||D||^2 (backward error of
     a symmetric eigensolver, ||D||^2 >= its largest eigenvalue).
+
+    The band is sqrt(max(B, d) u) ||page|| as a port knows it: its norm is the root of a sum of B d squares in its own
+    arithmetic, off by less than gamma_{B d + 4}. (Where that says nothing, a factor of two: a port whose norm is worse
+    has no level to drop modes by.)
     """
     B, d = pages.shape[-2:]
     mean_error = gamma(B, u) * np.abs(pages).mean(axis=2, keepdims=True)
@@ -38,5 +42,5 @@ def page_scale(pages: FloatArray, deviations: FloatArray, u: float) -> PageScale
     gram = (gamma(d + 2, u) + B * u) * norm**2 + 2 * norm * centring + centring**2
     # sqrt(max(B, d) eps): zero_mode_level holds max(B, d) eps ||page||, the band asks for its root
     size = max(B, d)
-    band = zero_mode_level(pages, eps=1.0) / size * np.sqrt(size * u)
+    band = zero_mode_level(pages, eps=1.0) / size * np.sqrt(size * u) * (1 + min(gamma(B * d + 4, u), 1.0))
     return PageScale(norm**2, gram, band, centring)

@@ -67,7 +67,7 @@ def share_enclosure(scores: FloatArray, eta: FloatArray, precision: Precision) -
     """
     P, u = scores.shape[-1], precision.roundoff
     shares = head_shares(scores)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         up, down = shares * np.exp(eta), shares * np.exp(-eta)
         high = up / (up + np.sum(down, axis=-1, keepdims=True) - down)
         low = down / (down + np.sum(up, axis=-1, keepdims=True) - up)

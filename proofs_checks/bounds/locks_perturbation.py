@@ -27,18 +27,22 @@ class Spectrum:
     sigma: FloatArray  # [H, P, m]
     right: FloatArray  # [H, P, m, d]
     gram: FloatArray  # [H, P], E of the Gram matrix's eigenproblem
-    band: FloatArray  # [H, P], singular values up to it may be dropped
+    band: FloatArray  # [H, P], true singular values up to it may be dropped
     centroid_error: FloatArray  # [H, P, d]
 
 
 def spectrum(key_pages: FloatArray, u: float) -> Spectrum:
-    """The spectrum of pages [H, P, B, d] and the error magnitudes of a port whose operations err by ``u``."""
+    """The spectrum of pages [H, P, B, d] and the error magnitudes of a port whose operations err by ``u``.
+
+    A port drops a mode by its own sigma^2, which is off by up to E: so true values up to sqrt(band^2 + E) may go.
+    """
     centroid = key_pages.mean(axis=2)
     deviations = key_pages - centroid[:, :, None]
     _, sigma, right = np.linalg.svd(deviations, full_matrices=False)
     scale = page_scale(key_pages, deviations, u)
     error = gamma(key_pages.shape[2] + 1, u) * np.abs(key_pages).mean(axis=2)
-    return Spectrum(centroid, deviations, sigma, right, scale.gram, scale.band, error)
+    band = np.sqrt(scale.band**2 + scale.gram)
+    return Spectrum(centroid, deviations, sigma, right, scale.gram, band, error)
 
 
 def _turned(gap: FloatArray, gram: FloatArray) -> FloatArray:

@@ -24,6 +24,8 @@ class Prepared:
     carried: dict[str, Any]
     exact: dict[str, Any]
     reference: dict[str, Any]
+    changed: bool = False
+    """Whether this is the second call of a metamorphic case."""
 
     @property
     def sent(self) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def prepare(case: Case, dtype: str, inputs: Mapping[str, Any] | None = None) -> 
     stage = STAGES[case.stage]
     carried = stage.round_inputs(case.inputs() if inputs is None else inputs, dtype)
     exact = stage.exact_inputs(carried)
-    return Prepared(case, stage, carried, exact, stage.named(stage.reference(**exact)))
+    return Prepared(case, stage, carried, exact, stage.named(stage.reference(**exact)), inputs is not None)
 
 
 TYPES = {"int8": "int8", "uint8": "uint8", "index": "an integer type"}

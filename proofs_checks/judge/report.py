@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from proofs_checks.judge.judgement import Departure
+from proofs_checks.judge.pictures import Picture
 
 SCHEMA = 1
 BAD = ("FAIL", "ERROR", "TIMEOUT")
@@ -26,6 +27,8 @@ class Failure:
     message: str
     suspect: str
     repro: str
+    pictures: tuple[Picture, ...] = ()
+    """What the HTML report draws; no part of the JSON."""
 
     def as_json(self) -> dict[str, Any]:
         """The failure's JSON object."""
@@ -40,6 +43,18 @@ class Failure:
         }
 
 
+@dataclass(frozen=True)
+class Record:
+    """One case that was run, for reports that list them all; no part of the JSON."""
+
+    case: str
+    kind: str
+    verdict: str
+    ratio: float | None
+    message: str
+    seconds: float
+
+
 @dataclass
 class StageReport:
     """The verdict on one stage."""
@@ -51,6 +66,7 @@ class StageReport:
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    records: list[Record] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The stage's JSON object."""

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.judge.case import within_profile
+from proofs_checks.judge.case import Case, within_profile
+from proofs_checks.judge.declared import Declared
 from proofs_checks.judge.judging import Prepared
 from proofs_checks.judge.report import BAD
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of
-from proofs_checks.judge.verify import Declared, diagnose, run_case
+from proofs_checks.judge.verify import diagnose, run_case
 from proofs_checks.judge.worker import Backend, call_stage, describe
 from proofs_checks.mutants.base import build_port, mutant_port
 from proofs_checks.mutants.registry import Mutant, mutants
@@ -29,6 +30,10 @@ class LocalSession:
         about = describe(port, None)  # type: ignore[arg-type]
         self.port, self.declared = port, Declared.read(about)
         self.backend = Backend("numpy", "cpu")
+
+    def takes(self, case: Case) -> bool:
+        """A port at hand is called with every case."""
+        return True
 
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """One call, as the worker makes it."""
