@@ -236,7 +236,7 @@ def one_thread_each() -> Iterator[None]:
 
 def _spread(work: Any, indices: list[Unit], processes: int, cluster: str | None) -> Iterator[Results]:
     if cluster is not None:
-        from distributed import Client  # type: ignore[import-not-found]
+        from distributed import Client
 
         with Client(cluster) as client:
             yield from client.get_executor().map(work, indices)
