@@ -1,6 +1,7 @@
 """Files as a way in: what is written, the same verdict as a live port, and what of a folder is refused as a whole."""
 
 import json
+import re
 import runpy
 import shutil
 
@@ -131,6 +132,16 @@ def test_missing_outputs_are_not_provided(folder):
     assert code == 0
     assert "attention" not in rows(report)
     assert rows(report)["merge_attention"]["verdict"] == "PASS"
+
+
+def test_many_missing_outputs_are_told_in_few_lines(folder, capsys):
+    for path in list((folder / "attention").iterdir())[1:]:
+        (path / "outputs.safetensors").unlink()
+    capsys.readouterr()
+    assert verdict(folder, "--stages", "attention")[0] == 0
+    notes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: attention")]
+    assert len(notes) == 5
+    assert re.search(r"and \d+ more such cases", notes[-1])
 
 
 def test_an_entry_of_no_case_is_named_and_not_opened(folder):
