@@ -47,6 +47,9 @@ VERBS = {
     "mutants": Verb("judge the deliberately wrong ports: the kill matrix", "proofs_checks.mutants.command"),
     "prove": Verb("check every numbered statement of the papers", "proofs_checks.statements.command"),
     "microscope": Verb("the papers' measurements on a capture", "proofs_checks.microscope.command"),
+    "capture": Verb(
+        "make a capture from a GGUF Llama-family model, on the CPU", "proofs_checks.microscope.gguf_capture"
+    ),
 }
 
 

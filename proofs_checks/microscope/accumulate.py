@@ -9,7 +9,10 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from refimpl.checks import FloatArray
+from refimpl.checks import FloatArray, IntArray
+
+WAITING = 1 << 18
+"""Observations of a histogram that wait to be counted; with the filled bins they bound its memory."""
 
 
 class Accumulator(Protocol):
@@ -69,7 +72,7 @@ class Values:
 
 
 class Histogram:
-    """Percentiles of a stream in fixed memory: equal bins over ``low..high`` and the exact extremes.
+    """Percentiles of a stream in bounded memory: equal bins over ``low..high`` and the exact extremes.
 
     A percentile is off by at most half a bin (``resolution``), which is why it can be quoted to fixed digits. Values
     outside the span are counted in the end bins.
@@ -82,8 +85,10 @@ class Histogram:
 
     def __init__(self, low: float, high: float, bins: int) -> None:
         self.low, self.high, self.bins = low, high, bins
-        self.counts = np.zeros(bins, dtype=np.int64)
         self.largest, self.smallest = -np.inf, np.inf
+        self._filled, self._counts = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        self._waiting: list[IntArray] = []
+        self._waiting_size = 0
 
     @property
     def resolution(self) -> float:
@@ -93,7 +98,15 @@ class Histogram:
     @property
     def count(self) -> int:
         """How many observations came."""
-        return int(self.counts.sum())
+        return int(self._counts.sum()) + self._waiting_size
+
+    @property
+    def counts(self) -> IntArray:
+        """Observations of every bin, [bins]."""
+        self._settle()
+        dense = np.zeros(self.bins, dtype=np.int64)
+        dense[self._filled] = self._counts
+        return dense
 
     def add(self, observations: FloatArray) -> None:
         """Take in all entries of an array."""
@@ -102,11 +115,16 @@ class Histogram:
             return
         self.largest, self.smallest = max(self.largest, float(x.max())), min(self.smallest, float(x.min()))
         index = ((np.clip(x, self.low, self.high) - self.low) * (self.bins / (self.high - self.low))).astype(np.int64)
-        self.counts += np.bincount(np.minimum(index, self.bins - 1), minlength=self.bins)
+        self._waiting.append(np.minimum(index, self.bins - 1))
+        self._waiting_size += x.size
+        if self._waiting_size > WAITING:
+            self._settle()
 
     def merge(self, other: Histogram) -> None:
         """Add the observations of ``other``, which must have the same bins."""
-        self.counts += other.counts
+        self._settle()
+        other._settle()
+        self._take(other._filled, other._counts)
         self.largest, self.smallest = max(self.largest, other.largest), min(self.smallest, other.smallest)
 
     def percentile(self, percent: float) -> float | None:
@@ -118,19 +136,27 @@ class Histogram:
         return low + (rank - math.floor(rank)) * (high - low)
 
     def _order_statistic(self, rank: int) -> float:
-        index = int(np.searchsorted(np.cumsum(self.counts), rank, side="right"))
+        self._settle()
+        index = int(self._filled[np.searchsorted(np.cumsum(self._counts), rank, side="right")])
         return self.low + (2 * index + 1) * self.resolution
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Only the filled bins travel."""
-        filled = np.flatnonzero(self.counts)
-        return self.__dict__ | {"counts": None, "filled": filled, "filled_counts": self.counts[filled]}
+    def _settle(self) -> None:
+        """Count the bins that wait."""
+        if self._waiting:
+            bins, counts = np.unique(np.concatenate(self._waiting), return_counts=True)
+            self._waiting, self._waiting_size = [], 0
+            self._take(bins, counts)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        filled, counts = state.pop("filled"), state.pop("filled_counts")
-        self.__dict__.update(state)
-        self.counts = np.zeros(self.bins, dtype=np.int64)
-        self.counts[filled] = counts
+    def _take(self, bins: IntArray, counts: IntArray) -> None:
+        self._filled, place = np.unique(np.concatenate([self._filled, bins]), return_inverse=True)
+        both = np.concatenate([self._counts, counts])
+        self._counts = np.zeros(len(self._filled), dtype=np.int64)
+        np.add.at(self._counts, place, both)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only filled bins travel."""
+        self._settle()
+        return self.__dict__
 
 
 class LogHistogram(Histogram):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("capture", type=Path, nargs="?", help=".safetensors file with its manifest (.json) beside it")
     parser.add_argument("--study", choices=["combine"], help="run a synthetic study in place of a capture")
     parser.add_argument("--sections", help=f"comma-separated, of: {','.join(SECTIONS)} (default all)")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME", help="measure this set only (repeatable)")
     parser.add_argument("--budget", type=int, help="tokens per KV head of single-budget tables (default context / 32)")
     parser.add_argument(
         "--window", type=int, default=1, help="recent pages that Table B.1's protocol keeps (default 1)"
@@ -34,9 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--selector", action="append", default=[], metavar="FILE.py:NAME", help="a Selector of your own"
     )
-    parser.add_argument("--processes", type=int, default=1, help="local processes to spread heads over (default 1)")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="local processes (default: one per core)"
+    )
     parser.add_argument("--cluster", metavar="ADDRESS", help="address of a Dask scheduler to spread heads over")
     parser.add_argument("--json", type=Path, help="write the tables as JSON")
+    parser.add_argument("--plots", type=Path, metavar="DIR", help="write the plots as SVG files (needs matplotlib)")
     parser.add_argument("--html", type=Path, help="write the tables and plots as one HTML page (needs matplotlib)")
 
 
@@ -48,7 +54,12 @@ def run(args: argparse.Namespace) -> int:
     if args.capture is None:
         print("microscope: expected a capture file, or --study", file=sys.stderr)
         return 2
-    plan = Plan(operating_budget=args.budget, window_pages=args.window, extra_selectors=tuple(args.selector))
+    plan = Plan(
+        sets=tuple(args.set),
+        operating_budget=args.budget,
+        window_pages=args.window,
+        extra_selectors=tuple(args.selector),
+    )
     if args.sections:
         wanted = tuple(args.sections.split(","))
         if not set(wanted) <= set(SECTIONS):
@@ -59,10 +70,8 @@ def run(args: argparse.Namespace) -> int:
         plan = replace(plan, sections=wanted)
     try:
         report, about, results = measure_report(args.capture, plan, args.processes, args.cluster)
-        if args.html:
-            from proofs_checks.microscope.plots import all_plots
-
-            args.html.write_text(as_html(report, about, all_plots(results, report)), encoding="utf-8")
+        if args.html or args.plots:
+            write_plots(args, report, about, results)
     except (ArgumentError, ImportError, KeyError, OSError, ValueError) as error:
         print(f"microscope: {type(error).__name__}: {error}", file=sys.stderr)
         return 3
@@ -77,7 +86,9 @@ def measure_report(
 ) -> tuple[Report, dict[str, Any], Any]:
     """Measure a capture file and build its tables; also the description and the raw results, for plots."""
     check_digests(path)
-    sets = load_capture(path)
+    sets = [one for one in load_capture(path) if not plan.sets or one.name in plan.sets]
+    if not sets:
+        raise ArgumentError(f"--set: expected one of {[one.name for one in load_capture(path)]}, got {plan.sets}")
     results = measure_capture(path, plan, processes, cluster)
     report: Report = []
     for one in sets:
@@ -85,6 +96,20 @@ def measure_report(
         null = isotropic_null(plan.page_size, shape.head_size, plan.rank) if "energy" in plan.sections else None
         report.append((one.name, all_tables(results, shape, null)))
     return report, sets[0].about if sets else {}, results
+
+
+def write_plots(args: argparse.Namespace, report: Report, about: dict[str, Any], results: Any) -> None:
+    """The HTML page and the SVG files, as asked for. Imports matplotlib."""
+    from proofs_checks.microscope.plots import all_plots
+
+    plots = all_plots(results, report)
+    if args.html:
+        args.html.write_text(as_html(report, about, plots), encoding="utf-8")
+    if args.plots:
+        args.plots.mkdir(parents=True, exist_ok=True)
+        for title, figure in plots:
+            name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+            figure.savefig(args.plots / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
 def shape_of(capture: CaptureSet, plan: Plan) -> Shape:

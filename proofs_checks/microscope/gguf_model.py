@@ -62,7 +62,7 @@ def weights_of(config: LlamaConfig, tensors: Mapping[str, Array]) -> LlamaWeight
 
 def read_gguf(path: Path) -> tuple[LlamaConfig, LlamaWeights, dict[str, Any]]:
     """Config, weights (dequantised) and metadata of a GGUF file. Needs the package gguf (extra `microscope`)."""
-    import gguf  # type: ignore[import-not-found,unused-ignore]
+    import gguf
 
     reader = gguf.GGUFReader(path)
     metadata = {name: entry.contents() for name, entry in reader.fields.items() if entry.types}
@@ -81,7 +81,7 @@ def tokenizer_of(metadata: Mapping[str, Any]) -> Any:
 
     Raises ArgumentError for another kind of tokenizer: its pre-tokenisation rules are not in the file.
     """
-    from tokenizers import (  # type: ignore[import-not-found,unused-ignore]
+    from tokenizers import (
         Tokenizer,
         decoders,
         models,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +63,15 @@ class Plan:
     """What to measure. Everything in it is picklable, so that a plan can travel to other processes."""
 
     sections: tuple[str, ...] = SECTIONS
+    sets: tuple[str, ...] = ()
+    """Names of the capture's sets to measure; empty is all."""
     page_size: int = 16
     rank: int = 8
     budgets: tuple[int, ...] = BUDGETS
     operating_budget: int | None = None
     """Tokens per KV head of the single-budget tables; None takes 1/32 of the context, the paper's 1024 of 32K."""
     window_pages: int = 1
-    readkv_rows: int = 3
+    readkv_rows: int = 2
     """Steps per layer of ReadKV's factorial and two-depth comparisons; its other tables use every step."""
     extra_selectors: tuple[str, ...] = ()
     """Own selectors as FILE.py:NAME, added to the frontier and to Table B.1's rows."""
@@ -194,6 +199,8 @@ def units(path: Path, plan: Plan) -> list[Unit]:
     """The units of a plan; later sets tend to be longer and come first."""
     found: list[Unit] = []
     for number, capture in enumerate(_opened(path)):
+        if plan.sets and capture.name not in plan.sets:
+            continue
         if "readkv" in plan.sections:
             found += [("layer", number, index) for index in range(len(capture.layers))]
         if set(plan.sections) != {"readkv"}:
@@ -213,15 +220,29 @@ def measure_capture(path: Path, plan: Plan, processes: int = 1, cluster: str | N
     return results
 
 
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Environment in which new processes start BLAS with one thread; settings that are there already stay."""
+    added = {
+        name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS") if name not in os.environ
+    }
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            del os.environ[name]
+
+
 def _spread(work: Any, indices: list[Unit], processes: int, cluster: str | None) -> Iterator[Results]:
     if cluster is not None:
-        from distributed import Client  # type: ignore[import-not-found]
+        from distributed import Client
 
         with Client(cluster) as client:
             yield from client.get_executor().map(work, indices)
-    elif processes > 1:
-        pool: Executor = ProcessPoolExecutor(processes)
-        with pool:
+    elif min(processes, len(indices)) > 1:
+        # fresh interpreters with one BLAS thread each: processes times threads would fight for the cores
+        with one_thread_each(), ProcessPoolExecutor(min(processes, len(indices)), get_context("spawn")) as pool:
             yield from pool.map(work, indices)
     else:
         yield from map(work, indices)

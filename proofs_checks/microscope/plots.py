@@ -25,7 +25,8 @@ def share_plot(results: Results, capture: str) -> Any:
     for (name,), shares in keyed(results, "share map", capture):
         total = shares.counts.sum(axis=1)
         seen = total >= 20
-        middle = np.array([np.searchsorted(np.cumsum(row), row.sum() / 2) for row in shares.counts[seen]])
+        rows = shares.counts[seen]
+        middle = np.array([np.searchsorted(np.cumsum(row), row.sum() / 2) for row in rows], dtype=np.int64)
         axes.plot(10 ** edges[seen], 10 ** edges[middle], label=name)
     axes.plot([1e-12, 1], [1e-12, 1], "k:", linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlabel="exact page share", ylabel="reconstructed page share (median)")

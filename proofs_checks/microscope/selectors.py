@@ -187,7 +187,7 @@ def codebook_selector(entries: int) -> Selector:
 
     def build(context: PageContext) -> FloatArray:
         keys = context.keys[None]
-        words = codebook_train(keys=keys, entries=entries)
+        words = codebook_train(keys=keys, entries=entries, sweeps=5)
         codes = codebook_encode(keys=keys, codewords=words)
         return codebook_decode(codes=codes, codewords=words)[0].reshape(context.key_pages.shape)
 

@@ -4,10 +4,13 @@ from hypothesis import settings
 
 
 def register_profiles():
-    """``dev``, ``ci`` (repeats its examples) and ``deep``; none has a deadline: a loaded machine is no defect."""
-    settings.register_profile("dev", max_examples=100, deadline=None)
+    """``dev``, ``ci`` (repeats its examples) and ``deep``; none has a deadline: a loaded machine is no defect.
+
+    Every setting is spelt out, because Hypothesis's own defaults change where CI is set.
+    """
+    settings.register_profile("dev", max_examples=100, deadline=None, derandomize=False)
     settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
-    settings.register_profile("deep", max_examples=3000, deadline=None)
+    settings.register_profile("deep", max_examples=3000, deadline=None, derandomize=False)
 
 
 def chosen_profile(environment):
