@@ -15,6 +15,8 @@ from proofs_checks.judge.pictures import Picture
 
 SCHEMA = 1
 BAD = ("FAIL", "ERROR", "TIMEOUT")
+NOTES = 4
+"""Notes shown per stage."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ class StageReport:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     records: list[Record] = field(default_factory=list)
+
+    @property
+    def shown_notes(self) -> list[str]:
+        """The notes that a reader is shown: a port that leaves out a dtype leaves out many cases."""
+        more = len(self.notes) - NOTES
+        return self.notes if more <= 1 else [*self.notes[:NOTES], f"and {more} more such cases"]
 
     def as_json(self) -> dict[str, Any]:
         """The stage's JSON object."""

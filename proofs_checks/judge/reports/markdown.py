@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from proofs_checks.judge.classes import spelled
 from proofs_checks.judge.report import BAD, Report, StageReport
 
@@ -19,9 +21,14 @@ def cell(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text as inline code; a longer fence where it holds a backtick itself."""
-    fence = "``" if "`" in text else "`"
-    return f"{fence}{' '.join(text.split())}{fence}"
+    """Text as inline code, in a fence longer than any run of backticks in it.
+
+    >>> code("plain"), code("a `b`")
+    ('`plain`', '`` a `b` ``')
+    """
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence, space = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{space}{' '.join(text.split())}{space}{fence}"
 
 
 def markdown(report: Report) -> str:
@@ -41,7 +48,7 @@ def markdown(report: Report) -> str:
         lines += ["", f"Not provided: {', '.join(missing)}."]
     for row in report.stages:
         lines += _failures(row)
-    said = [f"{row.stage}: {note}" for row in judged for note in row.notes]
+    said = [f"{row.stage}: {note}" for row in judged for note in row.shown_notes]
     said += [f"departure {d.id}: {d.what} {f'({d.cost})' if d.cost else ''}" for d in report.departures]
     said += report.notes
     lines += ["", *(f"- {cell(text)}" for text in said)] if said else []
