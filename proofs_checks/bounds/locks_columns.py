@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proofs_checks.bounds.common import gamma
 from proofs_checks.bounds.locks_perturbation import Cut, Spectrum
@@ -25,6 +26,7 @@ class Columns:
     coefficients: FloatArray  # [H, P, B, r]
     projections: FloatArray  # [H, G, P, r], of v_k.q
     common: FloatArray  # [H, P, r], relative
+    alone: NDArray[np.bool_]  # [H, P, r], whether separated
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def columns(s: Spectrum, queries: FloatArray, cuts: list[Cut], u: float) -> Colu
         where(coefficients, alone[..., None, :]),
         where(projections, alone[:, None]),
         common,
+        alone,
     )
 
 

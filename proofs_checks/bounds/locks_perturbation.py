@@ -131,7 +131,7 @@ class Cut:
         free = self.t >= 1
         tail = 0.5 * np.where(free, 0.0, self.t) / np.where(free, 1.0, 1 - self.t)
         rest = self._near(x) * self._near(y)[..., None] * tail[:, None, :, None]
-        total: FloatArray = np.where(free, np.inf, self.gram)[:, None, :, None] * (first + rest)
+        total: FloatArray = self.gram[:, None, :, None] * (first + rest)
         return np.where(free[:, None, :, None], np.inf, total)
 
     def _near(self, side: FloatArray) -> FloatArray:

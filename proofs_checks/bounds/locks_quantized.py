@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from proofs_checks.bounds.common import times
 from proofs_checks.bounds.locks_columns import Columns, columns
 from proofs_checks.bounds.locks_perturbation import (
     Cut,
@@ -54,7 +55,7 @@ class _Call:
         mu = requantized(self.s.centroid, self.s.centroid_error, -1, INT8, self.u)
         known = np.abs(np.einsum("hgd,hpd->hgp", self.queries, mu.value, optimize=True))
         flips = np.einsum("hgd,hpd->hgp", np.abs(self.queries), mu.steps, optimize=True)
-        return mu.stretch[:, None] * known + mu.step[:, None] * flips
+        return times(mu.stretch[:, None], known) + mu.step[:, None] * flips
 
     def modes(self) -> FloatArray:
         """Of all modes, [H, G, P, B]: over the divisions of modes 1..b, ``best[b]``; then what is dropped or swapped."""
@@ -148,8 +149,8 @@ class _Call:
     @cached_property
     def rows(self) -> Requantized:
         """Coefficients by token."""
-        unresolved = unresolved_coefficients(self.s, self.rank)
-        moved = np.where(np.isnan(unresolved), self.columns.coefficients, 0.0)
+        unresolved = unresolved_coefficients(self.s, self.columns.alone)
+        moved = np.where(self.columns.alone[..., None, :], self.columns.coefficients, 0.0)
         return requantized(self.coefficients, moved, -1, INT8, self.u, unresolved)
 
     @cached_property
@@ -164,23 +165,23 @@ class _Call:
         exact = np.einsum("hgd,hpdr->hgpr", q, self.basis, optimize=True)
         if self.level is None:
             return exact, moves.projections
-        moved = np.where(np.isfinite(moves.basis), moves.basis, 0.0)
+        moved = np.where(moves.alone[..., None, :], moves.basis, 0.0)
         codes = requantized(self.basis, moved, -2, self.level, self.u)
         known = np.einsum("hgd,hpdr->hgpr", q, codes.value, optimize=True)
         flips = np.einsum("hgd,hpdr->hgpr", np.abs(q), codes.steps, optimize=True)
         stretch = (codes.stretch + moves.common)[:, None]
         step = (codes.step * (1 + moves.common))[:, None]
         half = np.sum(np.abs(q), axis=-1)[:, :, None, None] * step / 2
-        by_codes = stretch * np.abs(known) + step * (1 + stretch) * flips
+        by_codes = times(stretch, np.abs(known)) + step * flips
         by_half = np.abs(exact - known) + moves.projections + half
-        return known, np.where(np.isinf(moves.projections), np.inf, np.minimum(by_codes, by_half))
+        return known, np.where(moves.alone[:, None], np.minimum(by_codes, by_half), np.inf)
 
     @cached_property
     def singles(self) -> FloatArray:
         """Each mode alone, [r, H, G, P, B]."""
         known, moved = self.projected
         rows, moves = self.rows, self.columns.coefficients
-        by_codes = rows.stretch[..., None] * np.abs(rows.value) + rows.steps * rows.step[..., None]
+        by_codes = times(rows.stretch[..., None], np.abs(rows.value)) + rows.steps * rows.step[..., None]
         by_half = np.abs(rows.value - self.coefficients) + moves + rows.step[..., None] / 2
         change = np.minimum(by_codes, by_half)[:, None]  # [H, 1, P, B, r]
         with np.errstate(invalid="ignore"):

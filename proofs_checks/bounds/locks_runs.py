@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from proofs_checks.bounds.locks_perturbation import Cut, Route, Spectrum, cut, next_gap
 from refimpl.checks import FloatArray
@@ -68,21 +69,23 @@ def run(s: Spectrum, queries: FloatArray, low: Cut, high: Cut) -> Run:
     return Run(low, high, spread, query, leak, whole, row)
 
 
-def unresolved_coefficients(s: Spectrum, rank: int) -> FloatArray:
-    """Largest magnitude of coefficients of modes that are not separated, NaN where they are, [H, P, B, r].
+def unresolved_coefficients(s: Spectrum, alone: NDArray[np.bool_]) -> FloatArray:
+    """Largest magnitude of coefficients of modes that are not ``alone`` [H, P, r], NaN where they are, [H, P, B, r].
 
     Such a mode lies between the nearest clear gaps; its coefficient is at most the token's part there, by U sigma or
     by D V, and what leaks in.
     """
-    result = np.full((*s.left.shape[:3], rank), np.nan)
+    result = np.full((*s.left.shape[:3], alone.shape[-1]), np.nan)
     energy, n = s.energy, s.left.shape[-1] + 1
     gap = energy[..., :-1] - energy[..., 1:]
     clear = (4 * s.gram[..., None] < gap) & (gap > 0)
     below = np.zeros(s.gram.shape, dtype=np.int64)
     size = np.linalg.norm(s.deviations, axis=-1)
-    for k in range(rank):
+    for k in range(alone.shape[-1]):
         if k:
             below = np.where(clear[..., k - 1], k, below)
+        if alone[..., k].all():
+            continue
         high = cut(s, np.where(clear[..., k], k + 1, next_gap(s, k + 1, 0.5)))
         low = cut(s, below)
         turn = (low.turn + high.turn)[..., None]
@@ -91,6 +94,5 @@ def unresolved_coefficients(s: Spectrum, rank: int) -> FloatArray:
         part = np.sqrt((s.left**2 @ (between * energy[..., :-1])[..., None])[..., 0]) + turn * size
         largest = np.take_along_axis(energy, below[..., None], axis=-1) + s.gram[..., None]
         cap = np.maximum(np.minimum(token, 1.0) * np.sqrt(largest), np.minimum(part, size))
-        alone = (low.after == k) & (high.after == k + 1)
-        result[..., k] = np.where(alone[..., None], np.nan, cap)
+        result[..., k] = np.where(alone[..., None, k], np.nan, cap)
     return result
