@@ -13,7 +13,7 @@ lambda the squared singular values, a the number of modes in P, g = lambda_a - l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -47,6 +47,10 @@ class Spectrum:
         more = self.left.shape[-1] + 1 - self.sigma.shape[-1]
         squares: FloatArray = self.sigma**2
         return np.concatenate([squares, np.zeros((*squares.shape[:2], more))], axis=-1)
+
+    def pages(self, chosen: NDArray[np.int64]) -> Spectrum:
+        """The spectrum of some pages only."""
+        return Spectrum(**{field.name: getattr(self, field.name)[:, chosen] for field in fields(self)})
 
     def surely_kept(self, rank: int) -> NDArray[np.int64]:
         """How many of the first ``rank`` modes every port keeps, [H, P] (AMB-10; lambda is known to E)."""

@@ -37,7 +37,13 @@ def quantization_error(s: Spectrum, queries: FloatArray, rank: int, basis_bits: 
     """|logit change| / scale between two honest quantised summaries of the same page, [H, G, P, B]."""
     level = LEVELS[basis_bits] if isinstance(basis_bits, int) else None
     call = _Call(s, queries, rank, level, u)
-    return call.centre()[..., None] + call.modes()
+    total = call.centre()[..., None] + np.sum(call.singles, axis=0)
+    plain = call.columns.alone.all(axis=-1) & (s.surely_kept(rank) == rank)
+    rough = np.flatnonzero(~plain.all(axis=0))  # pages where modes may turn together, or be dropped
+    if len(rough):
+        part = _Call(s.pages(rough), queries, rank, level, u)
+        total[:, :, rough] = part.centre()[..., None] + part.modes()
+    return total
 
 
 @dataclass(frozen=True)
