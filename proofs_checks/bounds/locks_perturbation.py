@@ -88,9 +88,7 @@ def routes(s: Spectrum, queries: FloatArray) -> tuple[Route, Route]:
     outside = np.sqrt(np.maximum(size**2 - np.sum(inside**2, axis=-1), 0.0))[..., None]
     n, m = s.left.shape[-1] + 1, s.sigma.shape[-1]
     pad = ((0, 0),) * 3
-    gram = Route(
-        np.pad(s.left, (*pad, (0, 1)))[:, None], np.pad(s.sigma[:, None] * inside, (*pad, (0, n - m)))
-    )
+    gram = Route(np.pad(s.left, (*pad, (0, 1)))[:, None], np.pad(s.sigma[:, None] * inside, (*pad, (0, n - m))))
     channel = np.concatenate([np.pad(inside, (*pad, (0, n - 1 - m))), outside], axis=-1)
     covariance = Route(np.pad(s.left[..., :m] * s.sigma[:, :, None], (*pad, (0, n - m)))[:, None], channel)
     return gram, covariance

@@ -23,7 +23,9 @@ class Requantized:
     """Relative change of the scale, lines only; infinite where the line may be all zeros."""
 
 
-def requantized(x: FloatArray, moved: FloatArray, axis: int, level: int, u: float, unresolved: FloatArray | None = None) -> Requantized:
+def requantized(
+    x: FloatArray, moved: FloatArray, axis: int, level: int, u: float, unresolved: FloatArray | None = None
+) -> Requantized:
     """Codes and scales that lines of ``x`` along ``axis`` may get when every entry moves by up to ``moved``.
 
     A code changes by the number of half steps that x / scale can cross: it moves by moved / scale, by its own size
@@ -45,13 +47,19 @@ def requantized(x: FloatArray, moved: FloatArray, axis: int, level: int, u: floa
     live = bottom > 0
     ratio = np.divide(size, largest, out=np.zeros_like(size), where=largest > 0) * level
     below = np.divide(level, bottom, out=np.full(bottom.shape, np.inf), where=live)
-    shrunk = np.where(live, np.maximum(largest / np.where(live, bottom, 1.0) - 1, 1 - largest / np.maximum(top, 1e-300)), np.inf)
+    shrunk = np.where(
+        live, np.maximum(largest / np.where(live, bottom, 1.0) - 1, 1 - largest / np.maximum(top, 1e-300)), np.inf
+    )
     with np.errstate(invalid="ignore"):
         reach = np.where(moved > 0, moved * below, 0.0) + np.where(ratio > 0, ratio * shrunk, 0.0) + 4 * u * ratio
     distance = np.abs(ratio - np.floor(ratio) - 0.5)
     steps = np.where(distance <= reach, np.floor(np.minimum(reach, 2.0 * level) - distance) + 1, 0.0)
     steps = np.where(size == largest, np.where(np.isfinite(shrunk), steps, 2.0 * level), steps)
     value = np.sign(x) * np.rint(ratio) * largest / level
-    stretch = np.where(live, np.maximum(top / np.where(live, largest, 1.0) - 1, 1 - bottom / np.where(live, largest, 1.0)) + 2 * u, np.inf)
+    stretch = np.where(
+        live,
+        np.maximum(top / np.where(live, largest, 1.0) - 1, 1 - bottom / np.where(live, largest, 1.0)) + 2 * u,
+        np.inf,
+    )
     stretch = np.where(top > 0, stretch, 0.0)
     return Requantized(value, np.minimum(steps, 2.0 * level), np.squeeze(top, axis) / level, np.squeeze(stretch, axis))
