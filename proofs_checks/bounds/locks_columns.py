@@ -39,7 +39,7 @@ class _Weights:
     factor: list[FloatArray]  # [H, 1, P, 1, r], (E / 2) t / (1 - t) sqrt(2 / g)
 
     def move(self, squares: FloatArray, ratio: FloatArray) -> FloatArray:
-        """Move of functionals with squared coordinates [H, ., P, ., n], by ``ratio`` [H, P, n, r] -> [H, ., P, ., r]."""
+        """Moves [H, ., P, ., r] of functionals with squared coordinates [H, ., P, ., n], by ``ratio`` [H, P, n, r]."""
         ratio = ratio[:, None]
         total = self.gram * np.sqrt(squares @ (ratio * self.first) / 2)
         for factor, weight in zip(self.factor, self.rest, strict=True):
@@ -78,7 +78,9 @@ def columns(s: Spectrum, queries: FloatArray, cuts: list[Cut], u: float) -> Colu
     moved_mean = moved_mean + np.linalg.norm(s.centroid_error, axis=-1)[..., None, None] * turn[..., None, :]
     token_size = np.linalg.norm(s.deviations, axis=-1)[..., None]  # [H, P, B, 1]
     exact = np.abs(s.left[..., :r]) * np.sqrt(own)
-    coefficients = weights.move(tokens[:, None], ratio_c)[:, 0] + common[..., None, :] * exact
+    coefficients = (
+        weights.move(tokens[:, None], ratio_c)[:, 0] * (1 + common[..., None, :]) + common[..., None, :] * exact
+    )
     coefficients = coefficients + gamma(s.deviations.shape[-1] + 8, u) * token_size + moved_mean
 
     inside = np.einsum("hpmd,hgd->hgpm", s.right, queries, optimize=True)
@@ -86,9 +88,9 @@ def columns(s: Spectrum, queries: FloatArray, cuts: list[Cut], u: float) -> Colu
     squares = np.concatenate([inside**2, np.zeros((*inside.shape[:3], pad.shape[-1])), far], axis=-1)
     projections = weights.move(squares[..., None, :], ratio_v)[..., 0, :]
     projections = projections + np.einsum("hgd,hpdr->hgpr", np.abs(queries), rounding, optimize=True)
-    projections = projections + common[:, None] * np.abs(inside[..., :r])
+    projections = projections * (1 + common[:, None]) + common[:, None] * np.abs(inside[..., :r])
 
-    def where(x: FloatArray, mask: FloatArray) -> FloatArray:
+    def where(x: FloatArray, mask: NDArray[np.bool_]) -> FloatArray:
         return np.where(mask, x, np.inf)
 
     return Columns(
@@ -100,7 +102,7 @@ def columns(s: Spectrum, queries: FloatArray, cuts: list[Cut], u: float) -> Colu
     )
 
 
-def _weights(s: Spectrum, cuts: list[Cut], alone: FloatArray) -> _Weights:
+def _weights(s: Spectrum, cuts: list[Cut], alone: NDArray[np.bool_]) -> _Weights:
     """1 / (lambda_k - lambda_l)^2 for l != k, and 1 / |lambda_l - c| of the gaps before and behind mode k."""
     r, energy = len(cuts) - 1, s.energy
     difference = energy[..., None] - energy[..., None, :r]  # [H, P, n, r]

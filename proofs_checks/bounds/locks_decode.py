@@ -70,7 +70,7 @@ def build_rounding(s: Spectrum, queries: FloatArray, rank: int, u: float, quanti
     twice its value, so quantised products are up to four times that. Coefficients D V instead of U sigma add
     E |V^T q| / sigma_r.
     """
-    H, P, B, d = s.deviations.shape
+    B, d = s.deviations.shape[2:]
     size = np.abs(queries)
     centre = np.einsum("hgd,hpd->hgp", size, np.abs(s.centroid), optimize=True)
     by_channel = np.einsum("hgd,hpd->hgp", size, np.linalg.norm(s.deviations, axis=2), optimize=True)

@@ -75,14 +75,14 @@ def spectrum(key_pages: FloatArray, u: float) -> Spectrum:
 
 @dataclass(frozen=True)
 class Route:
-    """One way to the projector: both sides of x^T P y in its coordinates, mode by mode, zeros where there is no mode."""
+    """One way to the projector: both sides of x^T P y in its coordinates, zeros where there is no mode."""
 
     tokens: FloatArray  # [H, 1, P, B, n]
     queries: FloatArray  # [H, G, P, n]
 
 
 def routes(s: Spectrum, queries: FloatArray) -> tuple[Route, Route]:
-    """The Gram and the covariance route. The last coordinate of the second is the query outside the page's row space."""
+    """The Gram and the covariance route; the last coordinate of the second is the query outside the row space."""
     inside = np.einsum("hpmd,hgd->hgpm", s.right, queries, optimize=True)  # [H, G, P, m]
     size = np.linalg.norm(queries, axis=-1)[:, :, None]
     outside = np.sqrt(np.maximum(size**2 - np.sum(inside**2, axis=-1), 0.0))[..., None]

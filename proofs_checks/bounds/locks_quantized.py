@@ -64,7 +64,7 @@ class _Call:
         return times(mu.stretch[:, None], known) + mu.step[:, None] * flips
 
     def modes(self) -> FloatArray:
-        """Of all modes, [H, G, P, B]: over the divisions of modes 1..b, ``best[b]``; then what is dropped or swapped."""
+        """Of all modes, [H, G, P, B]: the best division of modes 1..b, then what is dropped or swapped behind it."""
         single, kept = self.singles, self.s.surely_kept(self.rank)[:, None, :, None]
         best: list[FloatArray] = [np.zeros(single.shape[1:])]
         for b in range(1, self.rank + 1):

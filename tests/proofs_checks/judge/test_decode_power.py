@@ -36,12 +36,10 @@ class Decode:
     basis_bits: Any
     budget_tokens: int
     page_size: int
-    softmax_scale: float | None = None
 
     def __call__(self) -> dict[str, Any]:
         scores = self.scores()
-        pages = self.select(self.shares(scores), scores)
-        pages = np.sort(pages, axis=1)
+        pages = np.sort(self.select(self.shares(scores), scores), axis=1)
         call = {"keys": self.keys, "values": self.values, "pages": pages, "page_size": self.page_size}
         return {"output": sparse_attention(queries=self.queries, **call)["output"], "pages": pages}
 
@@ -164,11 +162,6 @@ class PaddedScale(Decode):
         return 1 / np.sqrt(2 ** np.ceil(np.log2(self.queries.shape[-1])))
 
 
-class NoScale(Decode):
-    def scale(self):
-        return 1.0
-
-
 class BaseTwoScores(Decode):
     """Scores in base 2 that the shares then read as nats."""
 
@@ -199,12 +192,6 @@ class NoCentring(Decode):
         sign = column_signs(basis)[..., None, :]
         coefficients = left[..., : self.rank] * sigma[..., None, : self.rank]
         return {"centroid": 0 * pages.mean(axis=2), "basis": basis * sign, "coefficients": coefficients * sign}
-
-
-class NoCentroid(Decode):
-    def quantise(self, built):
-        deployed = super().quantise(built)
-        return deployed | {"centroid": 0 * deployed["centroid"]}
 
 
 class _Codes(Decode):
@@ -259,11 +246,9 @@ FAULTS = [
     (NextHeadsSummary, "G", "own-summary"),
     (PaddedScale, "A", "scale-of-80"),
     (BaseTwoScores, "B", "nats"),
-    (NoScale, "C", "average-not-max"),
     (LargestToken, "B", "sum-not-max"),
     (SmallestModes, "H", "largest-modes"),
     (NoCentring, "H", "centred-modes"),
-    (NoCentroid, "C", "average-not-max"),
     (TruncatedCodes, "D", "codes-to-nearest"),
     (TruncatedCodes, "D", "ternary-codes"),
     (ScalePerRow, "D", "codes-to-nearest"),
