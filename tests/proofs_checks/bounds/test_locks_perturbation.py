@@ -30,11 +30,11 @@ def example(seed, B=8, d=6, sigma=SIGMA):
 
 
 def symmetric(rng, s, size, aligned):
-    """A symmetric X [B, B] with ||X||_F = size, random or between two of the first modes."""
+    """A symmetric X [B, B] with ||X||_F = size, random or of one or two of the first modes."""
     B = s.left.shape[-1]
     x = rng.normal(size=(B, B))
     if aligned:
-        one, other = rng.choice(5, 2, replace=False)
+        one, other = rng.integers(0, 5, 2)
         x = np.outer(s.left[0, 0, :, one], s.left[0, 0, :, other])
     x = x + x.T
     return x * size / np.linalg.norm(x)
@@ -129,6 +129,13 @@ def test_codes_and_scales_stay_within_what_is_said(seed, level, most):
 def test_a_tie_may_fall_either_way_and_nothing_else():
     line = requantized(np.array([127.0, 2.5, 3.0, -0.5]), np.zeros(4), 0, 127, U)
     assert line.steps.tolist() == [0.0, 1.0, 0.0, 1.0]
+
+
+def test_what_a_reciprocal_scale_rounds_across_a_half_is_allowed():
+    """x (1 / s) errs by 1.5 roundoffs of x / s and may cross a half that lies one away, not one 8 away."""
+    u = 2.0**-23
+    line = requantized(np.array([127.0, 2.5 * (1 - u), 2.5 * (1 - 8 * u)]), np.zeros(3), 0, 127, u)
+    assert line.steps.tolist() == [0.0, 1.0, 0.0]
 
 
 def test_modes_that_carry_nothing_put_nothing_at_stake():

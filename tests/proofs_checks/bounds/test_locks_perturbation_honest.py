@@ -149,6 +149,7 @@ def largest_ratio(pages, queries, rank, bits, dtype):
     pages, queries = (np.asarray(round_to(a, dtype), dtype=np.float64) for a in (pages, queries))
     call = (queries, pages.reshape(H, P * B, d), rank, bits, B, 1 / np.sqrt(d))
     reference, eta = score_enclosure(*call, Precision(dtype, "float32", dtype))
+    assert np.isfinite(eta).all()
     largest = 0.0
     for build in BUILDS:
         summary = build(pages.astype(F), rank)
