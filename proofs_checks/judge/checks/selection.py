@@ -54,15 +54,21 @@ def judge_pages(
     must, may = must_and_may(low, high, kept)
     picture = page_row(where, low, high, must, may, chosen)
     last_full = P - 1 not in chosen and {0, P - 2} <= set(chosen)  # the page before the last taken for the most recent
+    free = set(chosen) - {0, P - 1}
     for page in sorted(must - set(chosen)):
-        what = "the sink page" if page == 0 else "the most recent page" if page == P - 1 else "a page of larger share"
-        rival = max((low[p] for p in chosen if p not in must), default=0.0)
-        margin = "" if page in (0, P - 1) else f", share at least {low[page]:.4g}, kept instead: {rival:.4g}"
+        if page in (0, P - 1):
+            reason = "the sink page" if page == 0 else "the most recent page"
+        else:
+            rival = min(free, key=lambda p: high[p])
+            reason = f"share at least {low[page]:.4g}; page {rival} is kept with at most {high[rival]:.4g}"
         suspect = "A" if page == P - 1 and last_full else None
-        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {listed(chosen)}", picture, suspect)
+        _fault(judgement, where, f"page {page} is missing ({reason}); kept {listed(chosen)}", picture, suspect)
+    better = np.sort(low[1 : P - 1])[::-1]  # of the pages that compete
     for page in sorted(set(chosen) - may):
-        bar = min((low[p] for p in must - {0, P - 1}), default=0.0)
-        _fault(judgement, where, f"page {page} is kept with share at most {high[page]:.4g}, below {bar:.4g}", picture)
+        slots = kept - min(P, 2)
+        rest = f"{slots} others have at least {better[slots - 1]:.4g}" if slots else "no slot is free"
+        text = f"page {page} is kept with share at most {high[page]:.4g}; {rest}"
+        _fault(judgement, where, text, picture)
     return True
 
 
