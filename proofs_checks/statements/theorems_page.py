@@ -29,8 +29,9 @@ but is vacuous.
 
 **How a violation is decided.** Each side is evaluated in float64; the guard bounds what rounding can do to their
 difference, from operation counts and magnitudes. Within the guard nothing is claimed; beyond it, ball arithmetic
-(python-flint, 200 bits) evaluates both sides on the same dyadic inputs where the statement has an enclosure, and only a
-certified violation is reported; a statement without one reports what lies beyond its derived guard. The tightest ratio is certified too: the guard is subtracted from the tight side.
+(python-flint, 200 bits) evaluates both sides on the same dyadic inputs where the statement has an enclosure, and only
+a certified violation is reported; a statement without one reports what lies beyond its derived guard. The tightest
+ratio is certified too: the guard is subtracted from the tight side.
 
 "Ours" marks sharper or additional forms that the papers do not state; their proofs are given here.
 """
