@@ -1,48 +1,78 @@
-"""The command `kvproof`. Exit codes: 0 pass, 1 fail, 2 wrong usage, 3 the port or the environment could not be used."""
+"""The command `kvproof`. Exit codes: 0 pass, 1 fail, 2 wrong usage, 3 the port or the environment could not be used.
+
+What a verb needs is imported when it is asked for, so that judging a port loads neither plots nor ball arithmetic.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 
 from proofs_checks.capture import CaptureError
 from proofs_checks.fixtures import FixtureError
 from proofs_checks.judge import commands
-from proofs_checks.judge.verify import PortError
-from proofs_checks.mutants import command as mutants
+from proofs_checks.judge.declared import PortError
+from proofs_checks.judge.reports.targets import TargetError
+from proofs_checks.judge.waivers import WaiverError
 from proofs_checks.version import version
 
-Verb = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int]]
 
-VERBS: dict[str, Verb] = {
-    "verify": ("judge a port", commands.add_verify, commands.run_verify),
-    "list": ("list the stages and the cases", commands.add_list, commands.run_list),
-    "explain": ("say what a case looks for", commands.add_explain, commands.run_explain),
-    "repro": ("make the one call of one case", commands.add_repro, commands.run_repro),
-    "mutants": ("judge the deliberately wrong ports: the kill matrix", mutants.add_arguments, mutants.run),
+@dataclass(frozen=True)
+class Verb:
+    """One verb: what it does, and the module whose functions ``add`` and ``run`` hold its options and its work."""
+
+    summary: str
+    module: str
+    add: str = "add_arguments"
+    run: str = "run"
+
+    def function(self, name: str) -> Callable[..., int]:
+        """One of the verb's functions."""
+        found: Callable[..., int] = getattr(import_module(self.module), name)
+        return found
+
+
+JUDGE = "proofs_checks.judge.commands"
+FILES = "proofs_checks.judge.files.commands"
+VERBS = {
+    "verify": Verb("judge a port", JUDGE, "add_verify", "run_verify"),
+    "cases": Verb("write the calls as files, for a port in any language", FILES, "add_cases", "run_cases"),
+    "judge": Verb("judge the answers that were written beside them", FILES, "add_judge", "run_judge"),
+    "list": Verb("list the stages, the cases, and what is built", JUDGE, "add_list", "run_list"),
+    "explain": Verb("say what a case looks for", JUDGE, "add_explain", "run_explain"),
+    "repro": Verb("make the one call of one case", JUDGE, "add_repro", "run_repro"),
+    "mutants": Verb("judge the deliberately wrong ports: the kill matrix", "proofs_checks.mutants.command"),
+    "prove": Verb("check every numbered statement of the papers", "proofs_checks.statements.command"),
+    "microscope": Verb("the papers' measurements on a capture", "proofs_checks.microscope.command"),
+    "capture": Verb(
+        "make a capture from a GGUF Llama-family model, on the CPU", "proofs_checks.microscope.gguf_capture"
+    ),
 }
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The parser of all verbs."""
+def build_parser(verb: str | None) -> argparse.ArgumentParser:
+    """The parser of all verbs; the options of ``verb`` alone are filled in."""
     parser = argparse.ArgumentParser(prog="kvproof", description=__doc__)
     parser.add_argument("--version", action="version", version=f"kvproof {version()}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    for name, (summary, add, run) in VERBS.items():
-        verb = verbs.add_parser(name, help=summary, description=run.__doc__)
-        add(verb)
-        verb.set_defaults(run=run)
+    for name, about in VERBS.items():
+        one = verbs.add_parser(name, help=about.summary, description=about.summary)
+        if name == verb:
+            about.function(about.add)(one)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code."""
-    args = build_parser().parse_args(argv)
-    run: Callable[[argparse.Namespace], int] = args.run
+    words = list(sys.argv[1:] if argv is None else argv)
+    verb = next((word for word in words if word in VERBS), None)
+    args = build_parser(verb).parse_args(words)
     try:
-        return run(args)
-    except commands.UsageError as error:
+        return VERBS[args.verb].function(VERBS[args.verb].run)(args)
+    except (commands.UsageError, TargetError, WaiverError) as error:
         print(f"kvproof {args.verb}: {error}", file=sys.stderr)
         return 2
     except (PortError, FixtureError, CaptureError) as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ def scale_of(softmax_scale: float | None, d: int) -> float:
     """The factor on every logit: ``softmax_scale``, or 1/sqrt(d) for None. Raises ArgumentError unless finite."""
     if softmax_scale is None:
         return 1.0 / math.sqrt(d) if d else 1.0
-    if not math.isfinite(softmax_scale):
+    if isinstance(softmax_scale, bool) or not isinstance(softmax_scale, Real) or not math.isfinite(softmax_scale):
         raise ArgumentError(f"softmax_scale: expected a finite number, got {softmax_scale!r}")
     return float(softmax_scale)
 

@@ -153,7 +153,9 @@ def paged_sparse_attention(
             where = f"got {row.tolist()} at [{n}, {head}]"
             raise ArgumentError(f"pages: expected distinct pages of a sequence of {length} tokens, {where}")
         slots = slots_of_pages(cache.block_table[n], row, cache.page_size, length)  # [kept tokens] into the pool
-        keys, values = (_read_slots(pool, slots, head) for pool in (cache.key_pool, cache.value_pool))
+        where = f"(sequence {n}, KV head {head})"
+        keys = _read_slots(f"key_pool {where}", cache.key_pool, slots, head)
+        values = _read_slots(f"value_pool {where}", cache.value_pool, slots, head)
         one = attend(cache.queries[n, head, None], keys, values, scale)
         result["output"][n, head], result["lse"][n, head] = one["output"][0], one["lse"][0]
     return result
@@ -170,6 +172,6 @@ def slots_of_pages(block_row: IntArray, pages: IntArray, page_size: int, tokens:
     return slots
 
 
-def _read_slots(pool: Any, slots: IntArray, head: int) -> FloatArray:
+def _read_slots(name: str, pool: Any, slots: IntArray, head: int) -> FloatArray:
     page_size = pool.shape[1]
-    return real("pool", pool[slots // page_size, slots % page_size, head], "n d", Sizes())[None]  # [1, n, d]
+    return real(name, pool[slots // page_size, slots % page_size, head], "n d", Sizes())[None]  # [1, n, d]

@@ -151,13 +151,16 @@ def locks_pack_basis(*, basis_codes):
 
 
 def locks_unpack_basis(*, basis_bytes):
-    nibbles = np.stack([basis_bytes & 15, basis_bytes >> 4], axis=-1).reshape(*basis_bytes.shape[:-1], -1)
+    *lines, half = basis_bytes.shape
+    nibbles = np.stack([basis_bytes & 15, basis_bytes >> 4], axis=-1).reshape(*lines, 2 * half)
     return np.swapaxes(np.where(nibbles > 7, nibbles.astype(np.int8) - 16, nibbles), -1, -2).astype(np.int8)
 
 
 def _log_sum_exp(logits):
     top = logits.max(axis=-1, keepdims=True)
-    return (np.log(np.exp(logits - top).sum(axis=-1, keepdims=True)) + top)[..., 0]
+    top = np.where(np.isneginf(top), F(0), top)
+    with np.errstate(divide="ignore"):
+        return (np.log(np.exp(logits - top).sum(axis=-1, keepdims=True)) + top)[..., 0]
 
 
 def locks_score_pages(*, queries, centroid, basis, coefficients, softmax_scale=None):
@@ -176,7 +179,7 @@ def exact_page_scores(*, queries, key_pages, softmax_scale=None):
 
 
 def _shares(scores):
-    top = scores.max(axis=-1, keepdims=True)
+    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
     weights = np.exp(scores - np.where(np.isneginf(top), F(0), top))
     total = weights.sum(axis=-1, keepdims=True)
     return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)

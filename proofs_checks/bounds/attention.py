@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.bounds.common import argument_bound, gamma, logit_bound, lse_bound, mean_bound, rounded, times
+from proofs_checks.bounds.common import (
+    argument_bound,
+    gamma,
+    logit_bound,
+    lse_bound,
+    mean_bound,
+    normaliser_bound,
+    rounded,
+    times,
+)
 from proofs_checks.numbers import Precision
 from refimpl.attention import log_sum_exp, scale_of, tokens_of_pages
 from refimpl.checks import FloatArray
@@ -76,7 +85,10 @@ def paged_attention_bound(
 def merge_attention_bound(
     inputs: Mapping[str, Any], reference: Mapping[str, FloatArray], precision: Precision
 ) -> Bounds:
-    """`merge_attention`: a softmax over S given log-masses, each output element a weighted mean over splits."""
+    """`merge_attention`: a softmax over S given log-masses, each output element a weighted mean over splits.
+
+    Besides the terms of `mean_bound`, the factor that weights exp(lse_s - lse) share: `normaliser_bound`.
+    """
     lses = np.moveaxis(inputs["lses"], 0, -1)  # [H, G, S]
     outputs = np.moveaxis(inputs["outputs"], 0, -2)  # [H, G, S, d]
     u = precision.roundoff
@@ -89,6 +101,8 @@ def merge_attention_bound(
     moved = np.einsum("hgs,hgsd->hgd", weights * np.expm1(error), distance)
     magnitude = np.einsum("hgs,hgsd->hgd", weights * np.exp(error), np.abs(outputs))
     inner = (moved + times(gamma(5 * lses.shape[-1] + 20, u), magnitude)) / low
+    common = normaliser_bound(lses, u)  # [H, G, 1]
+    inner = inner * np.exp(common) + np.expm1(common) * np.abs(reference["output"])
     inner += precision.tiny * np.sum(np.abs(np.where(weights[..., None] > 0, outputs, 0.0)), axis=-2)
     output = rounded(inner, reference["output"], precision)
     empty = np.isneginf(total)

@@ -56,33 +56,47 @@ def logit_bound(queries: FloatArray, keys: FloatArray, scale: float, u: float) -
 
 def argument_bound(logits: FloatArray, u: float) -> FloatArray:
     """Relative error of exp(z - max z), [..., T]: roundings of its argument, of size |z| + |max z|, and its own."""
-    largest = np.max(logits, axis=-1, keepdims=True)
+    largest = np.max(logits, axis=-1, keepdims=True, initial=-np.inf)  # no pages, no maximum
     finite = np.where(np.isneginf(logits), 0.0, logits)
     return u * (
         ARGUMENT_ROUNDOFFS * (np.abs(finite) + np.abs(np.where(np.isneginf(largest), 0.0, largest))) + EXP_ROUNDOFFS
     )
 
 
+def normaliser_bound(logits: FloatArray, u: float) -> FloatArray:
+    """Relative error that all weights exp(z - lse) share, [..., T] -> [..., 1]; 0 where the sum is empty.
+
+    Many kernels normalise by the log-sum-exp instead of dividing by the sum (every combine of split results that keeps
+    only lse does). The stored lse is rounded at its own size, so the weights of log-masses near 60000 sum to
+    1 + 60000 u: no change of their proportions shows that. Roundings as those of an exponential's argument: the log
+    with its two conversions of base, adding the maximum, and the final exponential.
+    """
+    lse = log_sum_exp(logits)[..., None]
+    largest = np.max(logits, axis=-1, keepdims=True, initial=-np.inf)
+    size = np.abs(lse) + np.abs(largest) + np.log(max(logits.shape[-1], 1))
+    return u * np.where(np.isneginf(lse), 0.0, ARGUMENT_ROUNDOFFS * size + EXP_ROUNDOFFS)
+
+
 def lse_bound(logits: FloatArray, logit_error: FloatArray, u: float) -> FloatArray:
     """Error of log sum exp over the last axis, [..., T] -> [...]; 0 where the sum is empty.
 
     With weights w and |dz_i| <= D_i: log sum w_i e^{D_i} above and -log sum w_i e^{-D_i} below; then gamma of the
-    sum's operations, and roundings of the logarithm and of adding the maximum back.
+    sum's operations, and roundings of the logarithm and of adding the maximum back. D is added inside the exponential:
+    w e^D would be 0 times infinity for a token of no weight and a large D.
     """
     T = logits.shape[-1]
     lse = log_sum_exp(logits)
     if T == 0:
         return np.zeros(lse.shape)
     shift = np.where(np.isneginf(lse), 0.0, lse)
-    weights = np.exp(logits - shift[..., None])
     error = logit_error + argument_bound(logits, u)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        above = np.log(np.sum(weights * np.exp(error), axis=-1))
-        below = -np.log(np.sum(weights * np.exp(-error), axis=-1))
+        above = np.log(np.sum(np.exp(logits - shift[..., None] + error), axis=-1))
+        below = -np.log(np.sum(np.exp(logits - shift[..., None] - error), axis=-1))
     largest = np.max(logits, axis=-1)
     magnitude = np.abs(shift) + np.abs(np.where(np.isneginf(largest), 0.0, largest)) + np.log(T)
     bound = np.maximum(above, below) + gamma(OPERATIONS_PER_TOKEN * T + 40, u) + u * (4 * magnitude + 4)
-    return np.where(np.isneginf(lse), 0.0, bound)
+    return np.where(np.isneginf(lse), 0.0, np.where(np.isnan(bound), np.inf, bound))
 
 
 def mean_bound(
@@ -91,7 +105,8 @@ def mean_bound(
     """Error of o = sum_i w_i v_i, w the softmax of logits [G, T] known to ``logit_error``; values [T, c] -> [G, c].
 
     (a) perturbed weights: |do| <= sum w (e^D - 1)|v - o| / sum w e^-D; (b) gamma of the two sums and the division;
-    (c) where inputs are half precision, weights cast to it; (d) flush to zero; (e) rounding to the output dtype.
+    (c) a factor on all weights, see `normaliser_bound`; (d) where inputs are half precision, weights cast to it;
+    (e) flush to zero; (f) rounding to the output dtype.
     """
     T = logits.shape[-1]
     if T == 0:
@@ -108,6 +123,8 @@ def mean_bound(
         moved = np.stack([w @ np.abs(values - o) for w, o in zip(wobble, output, strict=True)])
         magnitude = (weights * np.exp(error)) @ spread
         inner = (moved + times(gamma(OPERATIONS_PER_TOKEN * T + 40, u), magnitude)) / low
+        common = normaliser_bound(logits, u)  # [G, 1]
+        inner = inner * np.exp(common) + times(np.expm1(common), np.abs(output))
     inner = np.where(np.isnan(inner), np.inf, inner)
     if weight_cast:
         inner += precision.weight_roundoff * (weights @ spread + np.abs(output))

@@ -18,7 +18,7 @@ class PageScale:
     energy: FloatArray
     """||D||_F^2 of the deviations."""
     gram: FloatArray
-    """E: spectral-norm error of the Gram matrix's eigenproblem."""
+    """E: Frobenius norm of the error of the eigenproblem that a port solves."""
     band: FloatArray
     """Singular values up to it may be kept or dropped (AMB-10)."""
     centring: FloatArray
@@ -28,15 +28,27 @@ class PageScale:
 def page_scale(pages: FloatArray, deviations: FloatArray, u: float) -> PageScale:
     """The magnitudes of pages [H, P, B, d] in a dtype whose operations err by ``u``.
 
-    E = gamma_{d+2} ||D||^2 (inner products) + 2 ||D|| ||dD|| + ||dD||^2 (centring) + B u ||D||^2 (backward error of
-    a symmetric eigensolver, ||D||^2 >= its largest eigenvalue).
+    E is the larger of two routes', the Gram matrix D D^T and the covariance D^T D: gamma_n of the inner products,
+    n = d + 4 or B + 4 with the deviations' own subtraction, plus u times the order of the matrix for the backward
+    error of a symmetric eigensolver. The mean's error b stands in every row alike, D - 1 b^T. Since D^T 1 = 0 it adds
+    only B b b^T to the covariance: the columns keep their directions, and what it does to the coefficients is a
+    constant that bounds add where it matters. The last factor pays for coordinates that are those of D, not of
+    D - 1 b^T: they differ by sqrt(B) ||b|| / sigma <= (B + 1) sqrt(u / d) above the band.
     """
     B, d = pages.shape[-2:]
-    mean_error = gamma(B, u) * np.abs(pages).mean(axis=2, keepdims=True)
+    mean_error = gamma(B + 1, u) * np.abs(pages).mean(axis=2, keepdims=True)
     centring = np.linalg.norm(mean_error * (1 + u) + u * np.abs(deviations), axis=(-2, -1))
+    size = np.abs(deviations) + mean_error
     norm = np.linalg.norm(deviations, axis=(-2, -1))
-    gram = (gamma(d + 2, u) + B * u) * norm**2 + 2 * norm * centring + centring**2
+    shift = B * np.sum(mean_error**2, axis=(-2, -1))
+    tokens = size @ np.swapaxes(size, -1, -2)
+    order = np.linalg.norm(deviations @ np.swapaxes(deviations, -1, -2), axis=(-2, -1)) + shift
+    by_token = gamma(d + 4, u) * np.linalg.norm(tokens, axis=(-2, -1)) + B * u * order
+    # ||A^T A||_F = ||A A^T||_F
+    by_channel = gamma(B + 4, u) * np.linalg.norm(tokens, axis=(-2, -1)) + d * u * order
+    gram = (np.maximum(by_token, by_channel) + shift) * (1 + 2 * (B + 1) * np.sqrt(u / d))
     # sqrt(max(B, d) eps): zero_mode_level holds max(B, d) eps ||page||, the band asks for its root
-    size = max(B, d)
-    band = zero_mode_level(pages, eps=1.0) / size * np.sqrt(size * u)
+    largest = max(B, d)
+    # in the port's arithmetic the norm is off by less than gamma_{B d + 4}; where that says nothing, a factor of two
+    band = zero_mode_level(pages, eps=1.0) / largest * np.sqrt(largest * u) * (1 + min(gamma(B * d + 4, u), 1.0))
     return PageScale(norm**2, gram, band, centring)

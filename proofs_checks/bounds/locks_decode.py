@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from proofs_checks.bounds.common import gamma, lse_bound
-from proofs_checks.bounds.locks_perturbation import quantization_error, spectrum, subspace_error
+from proofs_checks.bounds.locks_perturbation import Spectrum, spectrum, subspace_error
+from proofs_checks.bounds.locks_quantized import quantization_error
 from proofs_checks.bounds.locks_score import exact_score_bound, summary_logits
 from proofs_checks.numbers import Precision
 from refimpl.attention import scale_of
@@ -51,13 +52,37 @@ def _summary_eta(
     u: float,
 ) -> FloatArray:
     s = spectrum(complete, u)
-    logits, rounding = summary_logits({"queries": queries, **summary, "softmax_scale": scale}, u)
+    logits, _ = summary_logits({"queries": queries, **summary, "softmax_scale": scale}, u)
+    moved = build_rounding(s, queries, rank, u, quantised=basis_bits is not None)
     if basis_bits is None:
-        centre = np.einsum("hgd,hpd->hgp", np.abs(queries), s.centroid_error)[..., None]
-        moved = subspace_error(s, queries, rank) + centre
+        moved = moved + subspace_error(s, queries, rank)
     else:
-        moved = quantization_error(s, queries, rank, basis_bits, u)
-    return lse_bound(logits, 2 * rounding + abs(scale) * moved, u)
+        moved = moved + quantization_error(s, queries, rank, basis_bits, u)
+    return lse_bound(logits, abs(scale) * moved, u)
+
+
+def build_rounding(s: Spectrum, queries: FloatArray, rank: int, u: float, quantised: bool) -> FloatArray:
+    """Rounding of a logit / scale that no turning explains, [H, G, P, B].
+
+    Centring: the mean's error goes into the centroid and, through any projector, into the deviations. Products:
+    D^T U / sigma, C V^T q and the scale are at most gamma_{B + d + r + 12} of |q.mu| and of sum_j |q_j| ||D_j|| (Gram
+    route) or |q|_1 ||delta|| (covariance route), since rows of U and V are no longer than 1; a code is less than
+    twice its value, so quantised products are up to four times that. Coefficients D V instead of U sigma add
+    E |V^T q| / sigma_r.
+    """
+    B, d = s.deviations.shape[2:]
+    size = np.abs(queries)
+    centre = np.einsum("hgd,hpd->hgp", size, np.abs(s.centroid), optimize=True)
+    by_channel = np.einsum("hgd,hpd->hgp", size, np.linalg.norm(s.deviations, axis=2), optimize=True)
+    by_token = np.sum(size, axis=-1)[:, :, None, None] * np.linalg.norm(s.deviations, axis=-1)[:, None]
+    products = (4 if quantised else 1) * np.maximum(by_channel[..., None], by_token) + 2 * centre[..., None]
+    whole = np.linalg.norm(queries, axis=-1)[:, :, None]
+    shift = (1 + np.sqrt(B)) * np.linalg.norm(s.centroid_error, axis=-1)[:, None] * whole  # [H, G, P]
+    kept = np.maximum(s.surely_kept(rank), 1)[..., None]
+    smallest = np.take_along_axis(s.energy, kept - 1, axis=-1)[..., 0]
+    ratio = np.divide(s.gram, smallest, out=np.zeros_like(smallest), where=smallest > s.gram)
+    projected = (np.sqrt(ratio * s.gram * (1 + ratio)))[:, None] * whole
+    return gamma(B + d + rank + 12, u) * products + (shift + projected)[..., None]
 
 
 def share_enclosure(scores: FloatArray, eta: FloatArray, precision: Precision) -> tuple[FloatArray, FloatArray]:
@@ -67,7 +92,7 @@ def share_enclosure(scores: FloatArray, eta: FloatArray, precision: Precision) -
     """
     P, u = scores.shape[-1], precision.roundoff
     shares = head_shares(scores)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         up, down = shares * np.exp(eta), shares * np.exp(-eta)
         high = up / (up + np.sum(down, axis=-1, keepdims=True) - down)
         low = down / (down + np.sum(up, axis=-1, keepdims=True) - up)

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from proofs_checks.judge.case import Case
-from proofs_checks.judge.judging import Prepared, prepare
+from proofs_checks.judge.judging import prepare
 from proofs_checks.judge.runner import PortStopped
+from proofs_checks.judge.session import Session
 from proofs_checks.judge.suite import find_case
 
 
-class Answering(Protocol):
-    """A session that keeps what it was asked: ``answers`` by case id."""
-
-    answers: dict[str, Any]
-    declared: Any
-
-    def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
-        """One call; the reply's header with the results under "results"."""
-
-
-def asker(session: Answering) -> Callable[[str | Case], Mapping[str, Any] | None]:
+def asker(session: Session) -> Callable[[str | Case], Mapping[str, Any] | None]:
     """A function from a case, or the id of one in the suite, to the port's results; None where it gives none.
 
     What a stage answers to a case of the suite is asked once. A port that stops here stops in its own stage's cases
@@ -38,7 +29,7 @@ def asker(session: Answering) -> Callable[[str | Case], Mapping[str, Any] | None
     return ask
 
 
-def _results(session: Answering, case: Case) -> Mapping[str, Any] | None:
+def _results(session: Session, case: Case) -> Mapping[str, Any] | None:
     if case.stage not in session.declared.functions:
         return None
     dtype = next((d for d in session.declared.dtypes if d in case.dtypes), "float32")

@@ -10,14 +10,20 @@ from typing import Any
 from rich.console import Console
 
 from proofs_checks.coverage import sections
+from proofs_checks.judge import waivers
 from proofs_checks.judge.case import PROFILES
 from proofs_checks.judge.classes import spelled
+from proofs_checks.judge.declared import PortError
+from proofs_checks.judge.files import layout
+from proofs_checks.judge.files.session import file_session
 from proofs_checks.judge.report import dump_json, write_whole
-from proofs_checks.judge.runner import PortProcess, PortStopped
+from proofs_checks.judge.reports import targets
+from proofs_checks.judge.runner import PortStopped
+from proofs_checks.judge.session import live_session
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of, find_case
 from proofs_checks.judge.terminal import StageProgress, print_report
-from proofs_checks.judge.verify import Declared, PortError, Session, run_case, summarize, verify
+from proofs_checks.judge.verify import run_case, summarize, verify
 
 
 class UsageError(Exception):
@@ -31,26 +37,53 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", choices=PROFILES, default="default")
     parser.add_argument("--device", help="overrides the port's DEVICE, such as cuda")
     parser.add_argument("--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of one call")
-    parser.add_argument("--json", metavar="FILE", help="write the report as JSON (- for standard output)")
+    parser.add_argument("--memory-limit", type=int, metavar="MIB", help="limit of the port's process")
+    add_expected(parser)
+    targets.add_targets(parser)
+
+
+def add_expected(parser: argparse.ArgumentParser) -> None:
+    """The option --expected."""
+    parser.add_argument("--expected", metavar="FILE", help=f"known failures, default {waivers.FILE} beside the port")
+
+
+def check_stages(text: str | None) -> list[str] | None:
+    """The stages that --stages names. Raises UsageError for an unknown one."""
+    stages = text.split(",") if text else None
+    for name in stages or []:
+        if name not in STAGES:
+            raise UsageError(f"--stages: no stage {name!r}; see kvproof list")
+    return stages
+
+
+def waivers_of(expected: str | None, port: str) -> waivers.Waivers:
+    """The known failures that hold for a port."""
+    path = expected or waivers.beside(port)
+    return waivers.read_waivers(path) if path else {}
 
 
 def run_verify(args: argparse.Namespace) -> int:
     """Judge a port. Exit 0 pass, 1 fail, 2 wrong usage, 3 the port could not be used."""
-    stages = args.stages.split(",") if args.stages else None
-    for name in stages or []:
-        if name not in STAGES:
-            raise UsageError(f"--stages: no stage {name!r}; see kvproof list")
+    stages = check_stages(args.stages)
     if args.stage_timeout <= 0:
         raise UsageError(f"--stage-timeout: expected seconds above 0, got {args.stage_timeout:g}")
-    if args.json not in (None, "-") and not Path(args.json).resolve().parent.is_dir():
-        raise UsageError(f"--json: no folder {Path(args.json).parent}; create it first")
-    to_stdout = args.json == "-"
-    console = Console(stderr=to_stdout)
+    if args.memory_limit is not None and args.memory_limit <= 0:
+        raise UsageError(f"--memory-limit: expected MiB above 0, got {args.memory_limit}")
+    targets.check_targets(args)
+    known = waivers_of(args.expected, args.port)
     with StageProgress(Console(stderr=True), len(stages or STAGES)) as progress:
-        report = verify(args.port, stages, args.profile, args.device, args.stage_timeout, progress)
-    print_report(report, console)
-    if args.json:
-        _write_json(args.json, report.as_json())
+        report = verify(
+            args.port,
+            stages,
+            args.profile,
+            args.device,
+            args.stage_timeout,
+            progress,
+            known,
+            args.memory_limit,
+        )
+    print_report(report, Console(stderr=targets.to_stdout(args)))
+    targets.write_reports(args, report)
     return report.exit_code
 
 
@@ -83,7 +116,13 @@ def listing() -> dict[str, Any]:
         }
         for stage in STAGES.values()
     ]
-    return {"stages": stages, "statements": [], "systems": [], "mutants": _mutants(), "sections": sections()}
+    return {"stages": stages, "statements": _statements(), "systems": [], "mutants": _mutants(), "sections": sections()}
+
+
+def _statements() -> list[dict[str, str]]:
+    from proofs_checks.statements.registry import STATEMENTS
+
+    return [{"id": module.ABOUT.id, "source": module.ABOUT.source} for module in STATEMENTS]
 
 
 def _mutants() -> list[dict[str, str]]:
@@ -152,12 +191,10 @@ def run_repro(args: argparse.Namespace) -> int:
     dtype = args.dtype or dtype
     if dtype not in case.dtypes:
         raise UsageError(f"--dtype: {case.id} has inputs in {', '.join(case.dtypes)}, not {dtype!r}")
-    with PortProcess(args.port, args.device) as process:
+    folder = Path(args.port).is_dir() and (Path(args.port) / layout.MANIFEST).is_file()
+    live = live_session(args.port, args.device, args.stage_timeout)
+    with file_session(args.port) if folder else live as session:
         try:
-            reply = process.load()
-            if reply["status"] != "ok":
-                raise PortError(f"cannot import {args.port}: {reply['message']}")
-            session = Session(args.port, process, Declared.read(reply), args.stage_timeout)
             if case.stage not in session.declared.functions:
                 raise PortError(f"{args.port} has no {case.stage}")
             outcome = run_case(session, case, dtype)

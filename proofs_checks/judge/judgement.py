@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from proofs_checks.judge.pictures import Picture, ratio_map
 from proofs_checks.numbers import Precision
 
 Kind = Literal["exact", "bounded", "set", "metamorphic"]
@@ -23,6 +24,7 @@ class Fault:
     ratio: float | None = None
     suspect: str | None = None
     """The class of fault where the answer itself tells it, more surely than the case."""
+    picture: Picture | None = None
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,7 @@ def compare(judgement: Judgement, name: str, answer: Any, reference: Any, bound:
                 f"{name}{list(map(int, worst))} is {answer[worst]:.9g}, expected {reference[worst]:.9g} "
                 f"within {bound[worst]:.3g}; {wrong} of {ratio.size} elements are out of bound",
                 float(ratio[worst]),
+                picture=ratio_map(name, ratio),
             )
         )
 
@@ -109,6 +112,7 @@ def compare_exactly(judgement: Judgement, name: str, answer: Any, reference: Any
                 where,
                 f"{name}{list(where)} is {answer[where]!s}, expected exactly {reference[where]!s}; "
                 f"{count} of {answer.size} elements differ",
+                picture=ratio_map(name, np.where(different, np.inf, 0.0)),
             )
         )
 

@@ -24,6 +24,8 @@ class Prepared:
     carried: dict[str, Any]
     exact: dict[str, Any]
     reference: dict[str, Any]
+    changed: bool = False
+    """Whether this is the second call of a metamorphic case."""
 
     @property
     def sent(self) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def prepare(case: Case, dtype: str, inputs: Mapping[str, Any] | None = None) -> 
     exact = stage.exact_inputs(carried)
     if case.must_raise:
         return Prepared(case, stage, carried, exact, {})
-    return Prepared(case, stage, carried, exact, stage.named(stage.reference(**exact)))
+    return Prepared(case, stage, carried, exact, stage.named(stage.reference(**exact)), inputs is not None)
 
 
 TYPES = {"int8": "int8", "uint8": "uint8", "index": "an integer type"}

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from proofs_checks.judge.judgement import Departure
+from proofs_checks.judge.pictures import Picture
 
 SCHEMA = 1
 BAD = ("FAIL", "ERROR", "TIMEOUT")
+NOTES = 4
+"""Notes shown per stage."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Failure:
     message: str
     suspect: str
     repro: str
+    pictures: tuple[Picture, ...] = ()
+    """What the HTML report draws; no part of the JSON."""
 
     def as_json(self) -> dict[str, Any]:
         """The failure's JSON object."""
@@ -40,6 +45,18 @@ class Failure:
         }
 
 
+@dataclass(frozen=True)
+class Record:
+    """One case that was run, for reports that list them all; no part of the JSON."""
+
+    case: str
+    kind: str
+    verdict: str
+    ratio: float | None
+    message: str
+    seconds: float
+
+
 @dataclass
 class StageReport:
     """The verdict on one stage."""
@@ -51,6 +68,13 @@ class StageReport:
     failures: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def shown_notes(self) -> list[str]:
+        """The notes that a reader is shown: a port that leaves out a dtype leaves out many cases."""
+        more = len(self.notes) - NOTES
+        return self.notes if more <= 1 else [*self.notes[:NOTES], f"and {more} more such cases"]
 
     def as_json(self) -> dict[str, Any]:
         """The stage's JSON object."""

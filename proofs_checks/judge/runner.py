@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from proofs_checks.judge import wire
+from proofs_checks.judge import memory, wire
 
 OUTPUT_LIMIT = 1 << 20
 """Bytes that a port may print during one call; a flood would fill the disk or the terminal of whoever judges it."""
@@ -23,6 +23,12 @@ PERTURB = "128"
 
 CHUNK = 1 << 16
 """Bytes read or written at a time."""
+
+REPLY_LIMIT = 1 << 30
+"""Bytes of one reply; no stage's results come near, and whoever judges must hold them."""
+
+TICK = 0.05
+"""Seconds between two looks at the port's memory."""
 
 IMPORT_TIMEOUT = 120.0
 """Seconds for importing a port, frameworks included."""
@@ -37,10 +43,12 @@ class PortStopped(Exception):  # noqa: N818  (an outcome of judging, not a fault
 
 
 class PortProcess:
-    """One child process that holds a port. Restarted by `load` after it stopped."""
+    """One child process that holds a port. Restarted by `load` after it stopped. ``memory_limit`` is MiB."""
 
-    def __init__(self, spec: str, device: str | None = None) -> None:
+    def __init__(self, spec: str, device: str | None = None, memory_limit: int | None = None) -> None:
         self.spec, self.device = spec, device
+        self.memory_limit = memory.default_limit() if memory_limit is None else memory_limit
+        self._looked = 0.0
         self._child: subprocess.Popen[bytes] | None = None
         self._write = self._read = -1
 
@@ -75,9 +83,14 @@ class PortProcess:
         self, header: Mapping[str, Any], arrays: Mapping[str, Any], timeout: float, doing: str
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Send one message and wait for the reply. Raises PortStopped where none comes within ``timeout`` seconds."""
-        return wire.decode(
-            self._exchange(memoryview(wire.encode(header, arrays)), time.monotonic() + timeout, timeout, doing)
-        )
+        outgoing = memoryview(wire.encode(header, arrays))
+        message = self._exchange(outgoing, time.monotonic() + timeout, timeout, doing)
+        try:
+            reply, results = wire.decode(message)
+            return {**reply, "status": str(reply["status"])}, results
+        except Exception:  # whatever is in there, it is not what the worker writes
+            self.close()
+            raise PortStopped("ERROR", f"wrote into its connection while {doing}") from None
 
     def _exchange(self, outgoing: memoryview, deadline: float, timeout: float, doing: str) -> bytes:
         """Write, read and drain what is printed in one loop, so that no full pipe can block another."""
@@ -91,8 +104,9 @@ class PortProcess:
             selector.register(child.stdout, selectors.EVENT_READ)
             while len(message) < needed:
                 left = deadline - time.monotonic()
-                ready = selector.select(left) if left > 0 else []
-                if not ready:
+                ready = selector.select(min(left, TICK)) if left > 0 else []
+                self._look(child.pid, doing)
+                if left <= 0:
                     self.close()
                     raise PortStopped("TIMEOUT", f"no answer within {timeout:g} s while {doing}")
                 for key, _ in ready:
@@ -115,7 +129,23 @@ class PortProcess:
                         message += chunk
                         if len(message) == wire.LENGTHS == needed:
                             needed += wire.sizes(bytes(message))
+                            if needed > REPLY_LIMIT:
+                                self.close()
+                                raise PortStopped(
+                                    "ERROR", f"answered with more than {REPLY_LIMIT >> 20} MiB while {doing}"
+                                )
         return bytes(message)
+
+    def _look(self, pid: int, doing: str) -> None:
+        """End a process that holds more memory than it may."""
+        now = time.monotonic()
+        if now - self._looked < TICK:
+            return
+        self._looked = now
+        held = memory.held(pid)
+        if held is not None and held > self.memory_limit:
+            self.close()
+            raise PortStopped("ERROR", f"used more than {self.memory_limit} MiB of memory while {doing}")
 
     def _push(self, outgoing: memoryview, doing: str) -> memoryview:
         try:

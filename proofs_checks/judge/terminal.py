@@ -63,7 +63,7 @@ def print_report(report: Report, console: Console) -> None:
         console.print(f"not provided: {', '.join(missing)}", soft_wrap=True, highlight=False)
     for row in report.stages:
         _print_failures(row, console)
-        for note in row.notes if row.verdict != "NOT_PROVIDED" else []:
+        for note in row.shown_notes if row.verdict != "NOT_PROVIDED" else []:
             console.print(f"note: {row.stage}: {note}", markup=False, soft_wrap=True, highlight=False)
     for departure in report.departures:
         cost = f" ({departure.cost})" if departure.cost else ""

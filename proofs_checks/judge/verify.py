@@ -3,146 +3,28 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
-
-import numpy as np
+from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from proofs_checks.judge.ask import asker
 from proofs_checks.judge.case import Case, within_profile
+from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.judgement import Departure, Fault, Judgement
-from proofs_checks.judge.judging import Prepared, judge, judge_relation, prepare
-from proofs_checks.judge.report import BAD, Failure, Report, StageReport
-from proofs_checks.judge.runner import PortProcess, PortStopped
+from proofs_checks.judge.judging import judge, judge_relation, prepare
+from proofs_checks.judge.outcome import Outcome, reproduction
+from proofs_checks.judge.report import BAD, Failure, Record, Report, StageReport
+from proofs_checks.judge.runner import PortStopped
+from proofs_checks.judge.session import Session, live_session
 from proofs_checks.judge.stages import STAGES, Stage
 from proofs_checks.judge.suite import cases_of
-from proofs_checks.judge.wire import gathered
-from proofs_checks.numbers import FORMATS, Precision
+from proofs_checks.judge.waivers import Waivers, waived
 
 Progress = Callable[[StageReport], None]
 
 
-class PortError(Exception):
-    """The port cannot be used at all (exit code 3)."""
-
-
-@dataclass(frozen=True)
-class Declared:
-    """What a port says of itself."""
-
-    dtypes: tuple[str, ...]
-    accumulate: str
-    output: str | None
-    lowest_index: bool
-    dialect: str
-    functions: tuple[str, ...]
-    laws: tuple[str, ...] = ()
-    """Laws that its codebooks are fitted to; none declared means every law is asked."""
-
-    @classmethod
-    def read(cls, reply: dict[str, Any]) -> Declared:
-        """Check the constants of a loaded port. Raises PortError that names a bad one."""
-        constants = reply["constants"]
-        known = tuple(FORMATS)
-        for name in ("DTYPES", "ACCUMULATE", "OUTPUT"):
-            values = constants[name] if isinstance(constants[name], list) else [constants[name]]
-            for value in values:
-                if value not in known and not (name == "OUTPUT" and value is None):
-                    raise PortError(f"{name}: expected one of {', '.join(known)}, got {value!r}")
-        if constants["FRAMEWORK"] not in ("numpy", "torch"):
-            raise PortError(f"FRAMEWORK: expected 'numpy' or 'torch', got {constants['FRAMEWORK']!r}")
-        if constants["TIES"] not in ("any", "lowest_index"):
-            raise PortError(f"TIES: expected 'any' or 'lowest_index', got {constants['TIES']!r}")
-        if constants["DIALECT"] != "paper":
-            raise PortError(f"DIALECT: expected 'paper', got {constants['DIALECT']!r}; no other dialect is judged yet")
-        return cls(
-            tuple(constants["DTYPES"]),
-            constants["ACCUMULATE"],
-            constants["OUTPUT"],
-            constants["TIES"] == "lowest_index",
-            constants["DIALECT"],
-            tuple(reply["functions"]),
-            tuple(constants["LAWS"]),
-        )
-
-    def precision(self, dtype: str) -> Precision:
-        """The precision of calls with inputs of ``dtype``."""
-        return Precision(dtype, self.accumulate, self.output or dtype)
-
-
-class Caller(Protocol):
-    """Whatever can make a call: a port's process, or a port in this one."""
-
-    spec: str
-    declared: Declared
-    answers: dict[str, Any]
-
-    def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
-        """One call; the reply's header with the results under "results"."""
-
-
-@dataclass
-class Session:
-    """One port being judged in a process of its own."""
-
-    spec: str
-    process: PortProcess
-    declared: Declared
-    timeout: float
-    answers: dict[str, Any] = field(default_factory=dict)
-
-    def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
-        """One call; the reply's header with the results under "results". Restarts a process that has ended."""
-        if not self.process.alive:
-            self.process.load()
-        stage, sent = prepared.stage, prepared.sent
-        arrays = {k: v for k, v in sent.items() if hasattr(v, "dtype")}
-        header = {
-            "op": "call",
-            "stage": stage.name,
-            "plain": {k: v for k, v in sent.items() if k not in arrays},
-            "dtypes": {k: dtype for k in arrays if stage.arguments.get(k) == "input"},
-            "optional": list(stage.optional),
-            "results": list(stage.results),
-            "delivery": prepared.case.delivery,
-            "lists": stage.lists,
-            "out": self._out(prepared, dtype),
-            "poison": len(prepared.case.name),  # any number that differs from case to case
-        }
-        reply, results = self.process.ask(header, arrays, self.timeout, f"running {prepared.case.id}")
-        return {**reply, "results": gathered(reply, results)}
-
-    def _out(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
-        """Shapes and dtypes of preallocated results; none where a result is a list."""
-        if prepared.stage.lists or prepared.case.must_raise:
-            return {}
-        types = {"output": self.declared.output or dtype, "float": self.declared.accumulate, "index": "int64"}
-        roles = prepared.stage.results.items()
-        return {n: [list(np.shape(prepared.reference[n])), types.get(role, role)] for n, role in roles}
-
-
-def reproduction(case: Case, dtype: str, port: str) -> str:
-    """The command that makes this one call again."""
-    line = f"kvproof repro {case.id} --port {shlex.quote(port)}"
-    return line if dtype == "float32" else f"{line} --dtype {dtype}"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one case came to: a verdict of its own, and what there is to say."""
-
-    case: Case
-    dtype: str
-    verdict: str
-    judgement: Judgement
-    message: str = ""
-    suspect: str | None = None
-
-
-def run_case(session: Caller, case: Case, dtype: str) -> Outcome:
+def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
     prepared = prepare(case, dtype)
     precision = session.declared.precision(dtype)
@@ -161,7 +43,7 @@ def run_case(session: Caller, case: Case, dtype: str) -> Outcome:
         if reply["status"] == "not_provided":
             return Outcome(case, dtype, "NOT_PROVIDED", Judgement(), reply["message"])
         if reply["status"] == "error":
-            return Outcome(case, dtype, "ERROR", Judgement(), reply["message"])
+            return Outcome(case, dtype, "ERROR", Judgement(), reply["message"], reply.get("suspect"))
         if reply["status"] == "wrong":
             return Outcome(case, dtype, "FAIL", Judgement(), reply["message"], reply.get("suspect"))
     if second is None:
@@ -174,16 +56,21 @@ def run_case(session: Caller, case: Case, dtype: str) -> Outcome:
     return Outcome(case, dtype, "REFUSED" if judgement.refused else "PASS", judgement, judgement.refused or "")
 
 
-def judge_stage(session: Caller, stage: Stage, cases: Iterable[Case]) -> tuple[StageReport, list[Departure]]:
+def judge_stage(
+    session: Session, stage: Stage, cases: Iterable[Case], waivers: Waivers | None = None
+) -> tuple[StageReport, list[Departure]]:
     """Judge one stage on ``cases`` in every dtype the port declares."""
     start = time.monotonic()
     outcomes: list[Outcome] = []
-    chosen = [(c, d) for c in cases for d in session.declared.dtypes if d in c.dtypes]
+    chosen = [(c, d) for c in cases if session.takes(c) for d in session.declared.dtypes if d in c.dtypes]
     for case, dtype in chosen:
+        begun, ended = time.monotonic(), False
         try:
-            outcomes.append(run_case(session, case, dtype))
+            outcome = run_case(session, case, dtype)
         except PortStopped as stopped:
-            outcomes.append(Outcome(case, dtype, stopped.verdict, Judgement(), str(stopped)))
+            outcome, ended = Outcome(case, dtype, stopped.verdict, Judgement(), str(stopped)), True
+        outcomes.append(replace(waived(outcome, waivers or {}), seconds=time.monotonic() - begun))
+        if ended and outcomes[-1].verdict in BAD:  # a process that ends once would do so in most cases of the stage
             break
     report = summarize(session.spec, stage.name, outcomes)
     report.seconds = time.monotonic() - start
@@ -192,28 +79,31 @@ def judge_stage(session: Caller, stage: Stage, cases: Iterable[Case]) -> tuple[S
 
 
 def summarize(port: str, stage: str, outcomes: Sequence[Outcome]) -> StageReport:
-    """One stage's verdict from its cases: the worst of them; NOT_PROVIDED and REFUSED only where nothing was judged."""
+    """One stage's verdict from its cases: the worst of them; NOT_PROVIDED and REFUSED only where nothing was judged.
+
+    A waived case counts as judged, and is neither a failure nor part of the worst ratio.
+    """
     judged = [o for o in outcomes if o.verdict not in ("NOT_PROVIDED", "REFUSED")]
     verdicts = {o.verdict for o in judged}
     verdict = next((v for v in ("FAIL", "TIMEOUT", "ERROR") if v in verdicts), "PASS")
     if not judged:
         verdict = "REFUSED" if any(o.verdict == "REFUSED" for o in outcomes) else "NOT_PROVIDED"
-    ratios = [o.judgement.worst_ratio for o in judged if o.judgement.worst_ratio is not None and _has_ratio(o)]
+    ratios = [ratio for o in judged if (ratio := _ratio(o)) is not None]
     report = StageReport(stage, verdict, max(ratios) if ratios else None, len(judged))
+    report.records = [Record(o.name, o.case.kind, o.verdict, _ratio(o), o.text, o.seconds) for o in outcomes]
     diagnosis = diagnose(outcomes)
     for outcome in outcomes:
         if outcome.verdict in BAD:
             report.failures.append(_failure(port, outcome, diagnosis))
-    notes = [f"{o.case.id}: {o.message}" for o in outcomes if o.verdict in ("NOT_PROVIDED", "REFUSED")]
-    report.notes = [
-        f"{o.verdict}: {n}"
-        for o, n in zip((o for o in outcomes if o.verdict in ("NOT_PROVIDED", "REFUSED")), notes, strict=True)
-    ]
+    told = ("NOT_PROVIDED", "REFUSED", "WAIVED")
+    report.notes = [f"{o.verdict}: {o.case.id}: {o.message}" for o in outcomes if o.verdict in told]
     return report
 
 
-def _has_ratio(outcome: Outcome) -> bool:
-    return outcome.case.kind in ("bounded", "metamorphic") or STAGES[outcome.case.stage].bound is not None
+def _ratio(outcome: Outcome) -> float | None:
+    """The case's largest error / bound where it has one."""
+    bounded = outcome.case.kind in ("bounded", "metamorphic") or STAGES[outcome.case.stage].bound is not None
+    return outcome.judgement.worst_ratio if bounded else None
 
 
 def diagnose(outcomes: Sequence[Outcome]) -> str | None:
@@ -230,8 +120,9 @@ def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:
     case = outcome.case
     fault = outcome.judgement.faults[0] if outcome.judgement.faults else Fault("", None, outcome.message)
     suspect = outcome.suspect or diagnosis or case.suspect
-    name = case.id if outcome.dtype == "float32" else f"{case.id}@{outcome.dtype}"
-    return Failure(name, case.kind, fault.index, fault.message, suspect, reproduction(case, outcome.dtype, port))
+    pictures = tuple(f.picture for f in outcome.judgement.faults if f.picture is not None)
+    repro = reproduction(case, outcome.dtype, port)
+    return Failure(outcome.name, case.kind, fault.index, fault.message, suspect, repro, pictures)
 
 
 def verify(
@@ -241,30 +132,45 @@ def verify(
     device: str | None = None,
     stage_timeout: float = 20.0,
     progress: Progress | None = None,
+    waivers: Waivers | None = None,
+    memory_limit: int | None = None,
 ) -> Report:
     """Judge ``port`` (a module name or a path) and return the report. Never raises for what the port does.
 
-    ``stages`` limits the stages; ``stage_timeout`` is seconds per call. A port that cannot be imported, or has none of
-    the stages, gives verdict ERROR.
+    ``stages`` limits the stages; ``stage_timeout`` is seconds per call; ``memory_limit`` is MiB of the port's process.
+    A port that cannot be imported, or has none of the stages, gives verdict ERROR.
     """
+    return judge_session(
+        port, live_session(port, device, stage_timeout, memory_limit), stages, profile, progress, waivers
+    )
+
+
+def judge_session(
+    port: str,
+    opened: AbstractContextManager[Session],
+    stages: Sequence[str] | None = None,
+    profile: str = "default",
+    progress: Progress | None = None,
+    waivers: Waivers | None = None,
+) -> Report:
+    """The report on a session, whether its answers come from a process or from files; a PortError is verdict ERROR."""
     report = Report(port)
-    with PortProcess(port, device) as process:
-        try:
-            reply = process.load()
-            if reply["status"] != "ok":
-                raise PortError(f"cannot import {port}: {reply['message']}")
-            declared = Declared.read(reply)
-            report.dialect = declared.dialect
-            _judge_all(report, Session(port, process, declared, stage_timeout), stages, profile, progress)
-        except PortStopped as stopped:
-            report.verdict, report.notes = "ERROR", [*report.notes, f"cannot import {port}: {stopped}"]
-        except PortError as error:
-            report.verdict, report.notes = "ERROR", [*report.notes, str(error)]
+    try:
+        with opened as session:
+            report.dialect = session.declared.dialect
+            _judge_all(report, session, stages, profile, progress, waivers or {})
+    except PortError as error:
+        report.verdict, report.notes = "ERROR", [*report.notes, str(error)]
     return report
 
 
 def _judge_all(
-    report: Report, session: Session, stages: Sequence[str] | None, profile: str, progress: Progress | None
+    report: Report,
+    session: Session,
+    stages: Sequence[str] | None,
+    profile: str,
+    progress: Progress | None,
+    waivers: Waivers,
 ) -> None:
     report.notes += misspelt(session.declared.functions)
     for stage in STAGES.values():
@@ -272,7 +178,7 @@ def _judge_all(
             continue
         if stage.name in session.declared.functions:
             cases = [c for c in cases_of(stage.name) if within_profile(c, profile)]
-            row, departures = judge_stage(session, stage, cases)
+            row, departures = judge_stage(session, stage, cases, waivers)
             report.departures += [d for d in departures if d not in report.departures]
         else:
             row = StageReport(stage.name, "NOT_PROVIDED")

@@ -24,17 +24,6 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Any]) -> bytes:
     return struct.pack("<QQ", len(head), len(body)) + head + body
 
 
-def gathered(header: Mapping[str, Any], arrays: dict[str, Any]) -> dict[str, Any]:
-    """Results with lists put together again: the worker sends entry i of a list as ``name_i`` and counts them.
-
-    >>> gathered({"lists": {"a": 2}}, {"a_0": 5, "a_1": 6, "b": 7})
-    {'b': 7, 'a': [5, 6]}
-    """
-    for name, count in header.get("lists", {}).items():
-        arrays[name] = [arrays.pop(f"{name}_{i}") for i in range(count)]
-    return arrays
-
-
 LENGTHS = struct.calcsize("<QQ")
 
 

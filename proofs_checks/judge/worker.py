@@ -19,19 +19,7 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.judge import delivery, wire
-
-CONSTANTS = {
-    "FRAMEWORK": "numpy",
-    "DEVICE": "cpu",
-    "DTYPES": ["float32"],
-    "ACCUMULATE": "float32",
-    "OUTPUT": None,
-    "TIES": "any",
-    "REPRODUCIBLE": False,
-    "LAWS": [],
-    "DIALECT": "paper",
-}
-"""What a port may declare about itself, with the defaults."""
+from proofs_checks.judge.declared import CONSTANTS
 
 
 def load_port(spec: str) -> ModuleType:

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.judge.case import within_profile
+from proofs_checks.judge.case import Case, within_profile
+from proofs_checks.judge.declared import Declared
 from proofs_checks.judge.judging import Prepared
 from proofs_checks.judge.report import BAD
+from proofs_checks.judge.session import answered
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of
-from proofs_checks.judge.verify import Declared, diagnose, run_case
-from proofs_checks.judge.wire import gathered
+from proofs_checks.judge.verify import diagnose, run_case
 from proofs_checks.judge.worker import Backend, call_stage, describe
 from proofs_checks.mutants.base import build_port, mutant_port
 from proofs_checks.mutants.registry import Mutant, mutants
@@ -32,6 +33,10 @@ class LocalSession:
         self.backend = Backend("numpy", "cpu")
         self.answers: dict[str, Any] = {}
 
+    def takes(self, case: Case) -> bool:
+        """A port at hand is called with every case."""
+        return True
+
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """One call, as the worker makes it."""
         sent = prepared.sent
@@ -46,7 +51,7 @@ class LocalSession:
             "lists": prepared.stage.lists,
         }
         reply, results = call_stage(self.port, self.backend, header, arrays)  # type: ignore[arg-type]
-        return {**reply, "results": gathered(reply, results)}
+        return answered(reply, results, prepared.stage.results)
 
 
 @dataclass(frozen=True)

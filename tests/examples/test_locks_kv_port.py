@@ -15,9 +15,9 @@ import pytest
 
 from proofs_checks.bounds.locks_score import score_bound
 from proofs_checks.judge.judging import judge, prepare
-from proofs_checks.judge.runner import PortProcess
+from proofs_checks.judge.session import live_session
 from proofs_checks.judge.suite import cases_of, find_case
-from proofs_checks.judge.verify import Declared, Session, verify
+from proofs_checks.judge.verify import verify
 from refimpl.locks.quantize import locks_dequantize_summary
 from refimpl.locks.score import locks_score_pages
 
@@ -40,8 +40,8 @@ def report():
 @pytest.fixture(scope="module")
 def session():
     needs_package()
-    with PortProcess(str(PORT)) as process:
-        yield Session(str(PORT), process, Declared.read(process.load()), timeout=60.0)
+    with live_session(str(PORT), timeout=60.0) as session:
+        yield session
 
 
 def stage(report, name):

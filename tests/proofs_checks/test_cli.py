@@ -74,7 +74,7 @@ def test_list_and_explain_print_what_a_port_author_needs(capsys):
     assert main(["explain", "attention/head-map"]) == 0
     text = capsys.readouterr().out
     assert "suspect:   G (GQA head map)" in text
-    assert "expected output: float64 [2, 3, 64]" in text
+    assert "expected output: float64 [3, 2, 64]" in text
 
 
 def test_json_to_standard_output_is_json_alone(capsys):

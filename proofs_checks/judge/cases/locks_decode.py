@@ -9,10 +9,21 @@ import numpy as np
 
 from proofs_checks.capture import long_text_slice, needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
-from proofs_checks.judge.cases.inputs import planted_pages, pooled
+from proofs_checks.judge.cases.decode_inputs import carried_pages, shaped_pages, spread_pages
+from proofs_checks.judge.cases.inputs import pooled
 from proofs_checks.judge.cases.paging import poison_pool
 
-SPECTRUM = [8.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7]
+# Masses of pages 0..P-1, a line per query head: what the shares say, and what a wrong rule would make of them.
+AVERAGE_NOT_MAX = [[18.5, 30.0, 15.0, 0.5, 0.5, 0.5], [0.67, 0.01, 0.30, 0.01, 0.01, 0.01]]
+AVERAGE_NOT_LOGS = [[8.0, 20.0, 4.0, 0.1, 0.1, 0.1], [0.85, 1e-4, 0.12, 1e-3, 1e-3, 1e-3]]
+TAIL_HOLDS_HEAD_0 = [[0.01, 0.09, 0.001, 1e-3, 1e-3, 0.9], [0.82, 0.001, 0.15, 1e-3, 1e-3, 0.01]]
+NOT_TWICE_AS_SHARP = [[0.49, 0.36, 0.14, 2e-3, 2e-3, 2e-3], [0.85, 1e-3, 0.14, 2e-3, 2e-3, 2e-3]]
+NOT_FLATTER = [[0.35, 0.50, 0.14, 1e-3, 1e-3, 1e-3], [0.85, 1e-3, 0.14, 1e-3, 1e-3, 1e-3]]
+POOLED_BUDGET = [
+    [0.15, 0.55, 1e-3, 1e-3, 0.30, 1e-3, 1e-3],
+    [0.20, 1e-3, 0.50, 1e-3, 0.30, 1e-3, 1e-3],
+    [0.25, 1e-3, 1e-3, 0.45, 0.30, 1e-3, 1e-3],
+]
 
 
 def decode_cases() -> list[Case]:
@@ -25,42 +36,71 @@ def decode_cases() -> list[Case]:
     def general(name: str, why: str, inputs: Any, **more: Any) -> Case:
         return stage.general(name, why, inputs, kind="set", **more)
 
+    def shaped(masses: Any, **more: Any) -> Any:
+        """Three query heads: the first line's, and twice the second's."""
+        return partial(shaped_pages, [masses[0], masses[1], masses[1]], **more)
+
     return [
-        probe("no-tokens", "B", "T = 0: output 0, no pages", _no_tokens),
-        probe("one-open-token", "A", "T = 1: the open page alone", partial(_planted, 1, 64, 32)),
-        probe("open-page-of-one", "A", "T = 161: the most recent page holds one token", partial(_planted, 161, 64, 64)),
-        probe("all-kept", "C", "fewer pages than the budget: dense attention", partial(_planted, 60, 64, 256)),
-        probe("two-pages", "C", "k = 2: only sink and most recent", partial(_planted, 250, 64, 32)),
+        probe("no-tokens", "B", "T = 0: output 0, no pages", partial(spread_pages, 0)),
+        probe("one-open-token", "A", "T = 1: the open page alone", partial(spread_pages, 1)),
+        probe("open-page-of-one", "A", "T = 161: the most recent page holds one token", partial(spread_pages, 161)),
+        probe("open-page-of-15", "A", "T = 175: the most recent page lacks one token", partial(spread_pages, 175)),
+        probe("complete-last-page", "A", "T = 160: the most recent page is complete", partial(spread_pages, 160)),
+        probe("all-kept", "C", "fewer pages than the budget: dense attention", partial(spread_pages, 60)),
+        probe("two-pages", "C", "k = 2: only sink and most recent", partial(spread_pages, 250, budget=32)),
+        probe("odd-budget", "C", "b = 65: k = ceil(65 / 16) = 5", partial(spread_pages, 250, budget=65)),
         probe("found-page", "C", "one page holds the key that the query looks for", _found),
-        probe("complete-last-page", "C", "T = 160: the most recent page is complete", partial(_planted, 160, 64, 64)),
+        probe("average-not-max", "C", "the group's mean share ranks, not its largest", shaped(AVERAGE_NOT_MAX)),
+        probe("average-of-shares", "C", "shares are averaged, not scores or masses", shaped(AVERAGE_NOT_LOGS)),
+        probe("open-page-counts", "C", "the open page is in every normaliser", shaped(TAIL_HOLDS_HEAD_0, tail=5)),
+        probe(
+            "one-budget-per-group",
+            "C",
+            "a group's heads share k pages",
+            partial(shaped_pages, POOLED_BUDGET, budget=80),
+        ),
+        probe("nats", "B", "scores are in nats", shaped(NOT_TWICE_AS_SHARP)),
+        probe("scale-of-80", "A", "the scale is 1/sqrt(80), whatever the padding", shaped(NOT_FLATTER, d=80)),
+        probe(
+            "sum-not-max", "B", "a page of many tokens outweighs one high token", partial(carried_pages, 0, 3.5, 2.0)
+        ),
+        probe("largest-modes", "H", "the largest modes are kept", partial(carried_pages, 0, 8.0, 2.5)),
+        probe("centred-modes", "H", "the mean takes no mode", partial(carried_pages, 1, 8.0, 2.5)),
+        probe("own-summary", "G", "three KV heads, each its own summary and queries", partial(spread_pages, 250, H=3)),
+        probe("codes-to-nearest", "D", "int4 codes to nearest, a scale per column", partial(_level, 4, 160, 1)),
+        probe("ternary-codes", "D", "int2 codes to nearest, a scale per column", partial(_level, 2, 320, 3)),
         *[
-            general(f"bits-{bits}", f"basis_bits {bits!r}", partial(_planted, 250, 64, 80, bits))
+            general(f"bits-{bits}", f"basis_bits {bits!r}", partial(spread_pages, 250, bits=bits))
             for bits in (None, "fp", 8, 4, 2)
         ],
-        general("d80-G7", "d = 80, seven query heads", partial(_planted, 200, 80, 80, 4, 7)),
-        general("d128-G8", "d = 128, eight query heads", partial(_planted, 330, 128, 96, 4, 8)),
+        *[
+            general(
+                f"rank-4-bits-{bits}",
+                f"rank 4, basis_bits {bits!r}",
+                partial(spread_pages, 330, bits=bits, rank=4, apart=0.4),
+            )
+            for bits in (8, 4, 2)
+        ],
+        general("G1", "one query head", partial(spread_pages, 250, G=1)),
+        general("d80-G7", "d = 80, seven query heads", partial(spread_pages, 200, 80, G=7)),
+        general("d96-B8", "d = 96, pages of 8", partial(spread_pages, 130, 96, 48, G=2, B=8, rank=4)),
+        general("d128-G8", "d = 128, eight query heads", partial(spread_pages, 330, 128, 96, G=8)),
+        general("d256-B32", "d = 256, pages of 32", partial(spread_pages, 410, 256, 160, G=4, B=32)),
         general("capture-needle", "the real needle prompt, k = 8", _needle),
         general("capture-needle-unquantised", "the same, nothing quantised", partial(_needle, None)),
+        general("capture-first-layer", "another layer of it, ternary", partial(_needle, 2, 0, 1)),
         general("capture-8k", "8K real tokens, k = 32", _long, profile="default"),
     ]
 
 
-def _planted(T: int, d: int, budget: int, bits: Any = 4, G: int = 3) -> Inputs:
-    rng = generator("decode", f"{T},{d},{G}")
-    keys = planted_pages(rng, 2, -(-T // 16), 16, d, SPECTRUM).reshape(2, -1, d)[:, :T]
-    values = rng.normal(size=(2, T, d)) + rng.normal(size=(2, 1, d))
-    queries = 2 * rng.normal(size=(2, G, d))
-    settings = {"rank": 8, "basis_bits": bits, "budget_tokens": budget, "page_size": 16}
-    return {"queries": queries, "keys": keys, "values": values, **settings}
-
-
-def _no_tokens() -> Inputs:
-    return _planted(0, 64, 32)
+def _level(bits: int, budget: int, G: int) -> Inputs:
+    """41 pages that nothing but their own modes tells apart: some lie close enough for codes to decide."""
+    return spread_pages(650, budget=budget, bits=bits, G=G, rank=4, apart=0.0)
 
 
 def _found() -> Inputs:
     """Page 5 of 10 holds one key along the query; its mass is all there is."""
-    inputs = _planted(160, 64, 48)
+    inputs = spread_pages(160, budget=48)
     queries = np.zeros((2, 3, 64))
     queries[..., 7] = 16.0
     keys = np.zeros((2, 160, 64))
@@ -69,8 +109,8 @@ def _found() -> Inputs:
     return {**inputs, "queries": queries, "keys": keys}
 
 
-def _needle(bits: Any = 4) -> Inputs:
-    return {**needle_slice(2, 2), "rank": 8, "basis_bits": bits, "budget_tokens": 128, "page_size": 16}
+def _needle(bits: Any = 4, layer: int = 2, step: int = 2) -> Inputs:
+    return {**needle_slice(layer, step), "rank": 8, "basis_bits": bits, "budget_tokens": 128, "page_size": 16}
 
 
 def _long() -> Inputs:
@@ -91,7 +131,7 @@ NEVER = "slots past a sequence's end hold NaN, table entries past its pages are 
 
 
 def _batch(lengths: list[int]) -> Inputs:
-    parts = [_planted(T, 64, 64) for T in lengths]
+    parts = [spread_pages(T, budget=64) for T in lengths]
     order = generator("decode-paged", str(lengths)).permutation(32).tolist()
     table = []
     for T in lengths:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from proofs_checks.judge.judgement import Call, Fault, Judgement
+from proofs_checks.judge.pictures import PageRow, page_row
 from refimpl.checks import FloatArray
 from refimpl.locks.select import pages_within_budget
 
@@ -50,22 +52,47 @@ def judge_pages(
         _fault(judgement, where, f"page {twice} is kept twice; {len(set(chosen))} distinct pages of {kept}")
         return False
     must, may = must_and_may(low, high, kept)
+    picture = page_row(where, low, high, must, may, chosen)
     last_full = P - 1 not in chosen and {0, P - 2} <= set(chosen)  # the page before the last taken for the most recent
+    free = set(chosen) - {0, P - 1}
     for page in sorted(must - set(chosen)):
-        what = "the sink page" if page == 0 else "the most recent page" if page == P - 1 else "a page of larger share"
-        rival = max((low[p] for p in chosen if p not in must), default=0.0)
-        margin = "" if page in (0, P - 1) else f", share at least {low[page]:.4g}, kept instead: {rival:.4g}"
+        if page in (0, P - 1):
+            reason = "the sink page" if page == 0 else "the most recent page"
+        else:
+            rival = min(free, key=lambda p: high[p])
+            reason = f"share at least {low[page]:.4g}; page {rival} is kept with at most {high[rival]:.4g}"
         suspect = "A" if page == P - 1 and last_full else None
-        _fault(judgement, where, f"page {page} is missing ({what}{margin}); kept {sorted(chosen)}", suspect)
+        _fault(judgement, where, f"page {page} is missing ({reason}); kept {listed(chosen)}", picture, suspect)
+    better = np.sort(low[1 : P - 1])[::-1]  # of the pages that compete
     for page in sorted(set(chosen) - may):
-        bar = min((low[p] for p in must - {0, P - 1}), default=0.0)
-        _fault(judgement, where, f"page {page} is kept with share at most {high[page]:.4g}, below {bar:.4g}")
+        slots = kept - min(P, 2)
+        rest = f"{slots} others have at least {better[slots - 1]:.4g}" if slots else "no slot is free"
+        text = f"page {page} is kept with share at most {high[page]:.4g}; {rest}"
+        _fault(judgement, where, text, picture)
     return True
 
 
-def _fault(judgement: Judgement, where: tuple[int, ...], message: str, suspect: str | None = None) -> None:
+def listed(pages: Iterable[int], most: int = 12) -> str:
+    """Pages in ascending order, cut short where there are many.
+
+    >>> listed([2, 1]), listed(range(100), most=2)
+    ('[1, 2]', '[0, 1, ... 100 in all]')
+    """
+    ordered = sorted(pages)
+    if len(ordered) <= most:
+        return str(ordered)
+    return f"[{', '.join(map(str, ordered[:most]))}, ... {len(ordered)} in all]"
+
+
+def _fault(
+    judgement: Judgement,
+    where: tuple[int, ...],
+    message: str,
+    picture: PageRow | None = None,
+    suspect: str | None = None,
+) -> None:
     place = f"pages{list(where)}" if where else "pages"
-    judgement.faults.append(Fault("pages", where, f"{place}: {message}", suspect=suspect))
+    judgement.faults.append(Fault("pages", where, f"{place}: {message}", suspect=suspect, picture=picture))
 
 
 def selected(call: Call) -> Judgement:

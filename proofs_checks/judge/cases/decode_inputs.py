@@ -1,0 +1,105 @@
+"""Inputs of decode steps whose selection is clear: pages of known spectra and page scores of known size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proofs_checks.judge.case import Inputs, generator
+from proofs_checks.judge.cases.inputs import planted_pages
+
+Array = NDArray[Any]
+SPECTRA = {4: [8.0, 4.0, 2.0, 1.0], 8: [8.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7]}
+"""Singular values by rank: every page has exactly as many modes as are kept, well apart."""
+
+
+def spread_pages(
+    T: int,
+    d: int = 64,
+    budget: int = 80,
+    bits: int | str | None = 4,
+    G: int = 3,
+    B: int = 16,
+    rank: int = 8,
+    H: int = 2,
+    apart: float = 0.7,
+) -> Inputs:
+    """Random queries and pages of a planted spectrum; each page's centroid lifts it ``apart`` nats over the next.
+
+    The lifts are shuffled, each KV head's by itself, so that the best pages lie anywhere.
+    """
+    rng = generator("decode", f"{T},{d},{G},{B},{rank}")
+    P = -(-T // B)
+    pages = planted_pages(rng, H, P, B, d, SPECTRA[rank][: min(B - 1, rank)])
+    queries = 2 * rng.normal(size=(H, G, d))
+    lifts = np.stack([rng.permutation(P) for _ in range(H)]) * apart  # [H, P]
+    pages = pages + towards(queries, np.repeat(lifts[:, None], G, axis=1))[:, :, None]
+    values = rng.normal(size=(H, T, d)) + rng.normal(size=(H, 1, d))
+    settings = {"rank": rank, "basis_bits": bits, "budget_tokens": budget, "page_size": B}
+    return {"queries": queries, "keys": pages.reshape(H, P * B, d)[:, :T], "values": values, **settings}
+
+
+def towards(queries: Array, logits: Array) -> Array:
+    """The shortest vectors [H, P, d] whose logits at scale 1/sqrt(d) are ``logits`` [H, G, P] for queries [H, G, d]."""
+    back = np.swapaxes(np.linalg.pinv(queries), -1, -2)  # [H, G, d]
+    lifted: Array = np.swapaxes(logits, -1, -2) @ back * np.sqrt(queries.shape[-1])
+    return lifted
+
+
+def shaped_pages(masses: Any, tail: int = 0, d: int = 64, budget: int = 48, bits: int | str | None = 8) -> Inputs:
+    """Pages whose scores are ln of ``masses`` [G, P], nearly: two KV heads, the second with its pages reversed.
+
+    The open page has ``tail`` tokens (0: the last page is complete). Deviations lie across the queries, so that they
+    move no score, and values tell pages apart.
+    """
+    masses = np.asarray(masses, dtype=np.float64)
+    G, P = masses.shape
+    rng = generator("decode-shaped", f"{G},{P},{d}")
+    masses = np.stack([masses, masses[:, [0, *range(P - 2, 0, -1), P - 1]]])  # [2, G, P]
+    queries = np.zeros((2, G, d))
+    queries[:, np.arange(G), np.arange(G)] = 8.0
+    filled = np.append(np.full(P - 1, 16), tail or 16)
+    keys = np.repeat(towards(queries, np.log(masses / filled)), 16, axis=1)  # [2, 16 P, d]
+    deviations = planted_pages(rng, 2, P, 16, d - G, SPECTRA[4])
+    deviations = deviations - deviations.mean(axis=2, keepdims=True)
+    keys[..., G:] += deviations.reshape(2, 16 * P, d - G)
+    T = 16 * (P - 1) + (tail or 16)
+    values = rng.normal(size=(2, T, d)) + np.arange(T)[:, None] // 16
+    settings = {"rank": 4, "basis_bits": bits, "budget_tokens": budget, "page_size": 16}
+    return {"queries": queries, "keys": keys[:, :T], "values": values, **settings}
+
+
+def carried_pages(carrier: int, peak: float, rival: float, bits: int | str | None = 8) -> Inputs:
+    """One key to be found: page 3's mode ``carrier`` (0 the largest) lifts one token by ``peak`` logits, rank 2 of 4.
+
+    Page 5's tokens all lie ``rival`` nats up; every other page's lie 4 nats down. All page means have norm 4, more
+    than a page's modes. Two KV heads; in the second the pages stand in reverse. One slot is free.
+    """
+    d, P, G = 64, 8, 2
+    rng = generator("decode-carried", f"{carrier},{peak},{rival}")
+    token = np.full(16, -1.0)
+    token[5] = 15.0
+    token /= np.linalg.norm(token)
+    strength = peak / (SPECTRA[4][carrier] * token[5])  # logits per unit of key along channel 0
+    pages = np.zeros((P, 16, d))
+    for p in range(P):
+        right, _ = np.linalg.qr(rng.normal(size=(d - 2, 4)))
+        modes = np.vstack([np.zeros((2, 4)), right])  # [d, 4], away from channels 0 and 1
+        rest = [k for k in range(4) if k != carrier]
+        basis, _ = np.linalg.qr(np.column_stack([np.ones(16), token, rng.normal(size=(16, 3))]))
+        tokens = np.zeros((16, 4))
+        tokens[:, rest], tokens[:, carrier] = basis[:, 2:], token
+        if p == 3:
+            modes[:, carrier] = np.eye(d)[0]
+        pages[p] = (tokens * SPECTRA[4]) @ modes.T
+        lift = {3: 0.0, 5: rival}.get(p, -4.0)
+        pages[p, :, 0] += lift / strength
+        pages[p, :, 1] += 4.0
+    keys = np.stack([pages, np.concatenate([pages[:1], pages[-2:0:-1], pages[-1:]])]).reshape(2, P * 16, d)
+    queries = np.zeros((2, G, d))
+    queries[..., 0] = strength * np.sqrt(d)
+    values = rng.normal(size=(2, P * 16, d)) + np.arange(P * 16)[:, None] // 16
+    settings = {"rank": 2, "basis_bits": bits, "budget_tokens": 48, "page_size": 16}
+    return {"queries": queries, "keys": keys, "values": values, **settings}

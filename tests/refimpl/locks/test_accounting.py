@@ -1,0 +1,86 @@
+"""Byte counts of the Locks paper, exactly."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from refimpl.baselines.codebook import codebook_state_bytes
+from refimpl.baselines.moment_core import moment_state_bytes
+from refimpl.baselines.quest import quest_state_bytes
+from refimpl.baselines.shared_basis import shared_state_bytes
+from refimpl.checks import ArgumentError
+from refimpl.locks.accounting import (
+    GLM_4_9B_1M_ON_H200,
+    page_kv_bytes,
+    payload_bytes,
+    record_bytes,
+    scale_bytes,
+    step_traffic,
+)
+
+ROOT = Path(__file__).parents[3]
+PAPER = json.loads((ROOT / "tests/proofs_checks/microscope/expected.json").read_text())["paper"]
+PRINTED = {"r2i4": (2, 4), "r2i8": (2, 8), "r4i4": (4, 4), "r4i8": (4, 8), "r8i4": (8, 4), "r8i8": (8, 8)}
+PAGES_PER_TABLE = 1013
+"""Pages that share a basis or a codebook: the one value for which every printed byte count of D.15 comes out."""
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_table_d10(name):
+    rank, bits = PRINTED[name]
+    size = payload_bytes(rank, bits, 16, 128)
+    assert size == PAPER["summary bytes (Table D.10)"][name]
+    assert f"{100 * size / page_kv_bytes(16, 128):.1f}" == PAPER["summary percent (Table D.10)"][name]
+
+
+def test_bytes_of_every_other_summary():
+    given = PAPER["bytes (App. D, D.15)"]
+    assert page_kv_bytes(16, 128) == given["page"]
+    assert quest_state_bytes(128) == given["envelope"]
+    assert moment_state_bytes(8, 128) == given["moment core"]
+    assert payload_bytes(15, 4, 16, 128) == given["locks r15"]
+    for rank, size in given["shared"].items():
+        assert round(shared_state_bytes(int(rank), 16, 128, PAGES_PER_TABLE)) == size
+    for entries, size in given["codebook"].items():
+        assert round(codebook_state_bytes(int(entries), 16, 128, PAGES_PER_TABLE)) == size
+
+
+def test_the_stored_record():
+    assert payload_bytes(8, 4, 16, 128) + scale_bytes(8, 16) == record_bytes(8, 4, 16, 128) == 818
+    assert record_bytes(8, 4, 16, 128, tag=16) == 834
+    assert record_bytes(8, 4, 16, 128, align=64) == 832
+    assert record_bytes(8, 4, 32, 128) == 978
+    assert round(100 * 818 / page_kv_bytes(16, 128), 2) == 9.99
+
+
+def test_fewer_bytes_at_a_million_tokens():
+    """9.8 needs the record with its scales; the payload alone would give 10.45."""
+    assert f"{step_traffic(2**20, 2048, 16, 128, 818).saving:.1f}" == PAPER["fewer bytes at 1M (Fig. 4c)"]
+    assert f"{step_traffic(2**20, 2048, 16, 128, 768).saving:.2f}" == "10.45"
+
+
+def test_traffic_of_a_short_context_reads_all_tokens():
+    traffic = step_traffic(40, 2048, 16, 128, 818)
+    assert (traffic.summary, traffic.selected, traffic.dense) == (2 * 818, 40 * 512, 40 * 512)
+
+
+def test_traffic_counts_whole_pages_of_the_budget():
+    assert step_traffic(4096, 65, 16, 128, 818).selected == 5 * 16 * 512
+
+
+@pytest.mark.parametrize("context", PAPER["frontier (Table 2)"])
+def test_capacity_frontier(context):
+    assert GLM_4_9B_1M_ON_H200.largest_batch(int(context), 16, 818) == PAPER["frontier (Table 2)"][context]
+
+
+def test_nothing_fits_beside_weights_that_fill_the_memory():
+    full = type(GLM_4_9B_1M_ON_H200)(10e9, 0.9, 10e9, 40, 4, 128)
+    assert full.largest_batch(16, 16, 818) == 0
+
+
+def test_a_width_that_is_not_stored_is_refused():
+    with pytest.raises(ArgumentError, match="basis_bits"):
+        payload_bytes(8, 3, 16, 128)
+    with pytest.raises(ArgumentError, match="whole bytes"):
+        payload_bytes(8, 4, 16, 7)

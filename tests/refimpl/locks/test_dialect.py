@@ -1,0 +1,159 @@
+"""The dialect locks-kv 0.1.4: with no switch the paper, with every switch the documented departures."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from refimpl.locks import dialect
+from refimpl.locks.decode import locks_decode
+from refimpl.locks.dialect import LOCKS_KV_0_1_4, PAPER
+from refimpl.locks.quantize import locks_dequantize_summary, locks_quantize_summary
+from refimpl.locks.score import locks_score_pages
+from refimpl.locks.summary import locks_build_summary, reconstruct
+
+EPS = np.finfo(float).eps
+
+
+def pages(seed, shape=(2, 5, 4, 6)):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def test_the_paper_profile_is_the_paper():
+    rng = np.random.default_rng(0)
+    queries, keys, values = (
+        rng.standard_normal((2, 3, 6)),
+        rng.standard_normal((2, 22, 6)),
+        rng.standard_normal((2, 22, 6)),
+    )
+    arguments = {"queries": queries, "keys": keys, "values": values, "rank": 3, "basis_bits": 4, "page_size": 4}
+    ours = dialect.decode(PAPER, **arguments, budget_tokens=16)
+    papers = locks_decode(**arguments, budget_tokens=16)
+    assert np.array_equal(ours["pages"], papers["pages"])
+    assert np.array_equal(ours["output"], papers["output"])
+
+
+def test_every_switch_of_the_dialect_is_a_departure():
+    switches = dialect.departures(LOCKS_KV_0_1_4)
+    assert set(switches) == {
+        "query_int8", "scale_bf16", "eigenvalue_floor", "scale_floor", "ascending", "combine", "forced_inside_budget"
+    }  # fmt: skip
+    assert dialect.departures(PAPER) == {}
+
+
+@given(arrays(np.float32, 20, elements=st.floats(-(2.0**126), 2.0**126, width=32)))
+def test_bf16_rounds_as_ml_dtypes(x):
+    assert np.array_equal(dialect.to_bf16(x.astype(np.float64)), x.astype(ml_dtypes.bfloat16).astype(np.float64))
+
+
+def test_build_stores_the_largest_mode_last_and_reconstructs_the_same_keys():
+    key_pages = pages(1)
+    built = dialect.build_summary(LOCKS_KV_0_1_4, key_pages=key_pages, rank=3)
+    papers = locks_build_summary(key_pages=key_pages, rank=3)
+    energy = (built["coefficients"] ** 2).sum(axis=2)
+    assert (np.diff(energy, axis=-1) > 0).all()
+    # the Gram route squares the condition number: modes lose up to eps (sigma_1 / sigma_3)^2 of their size
+    sigma = np.sqrt((papers["coefficients"] ** 2).sum(axis=2))
+    slack = 1000 * EPS * ((sigma[..., 0] / sigma[..., -1]) ** 2).max() * np.abs(key_pages).max()
+    assert np.abs(reconstruct(**built) - reconstruct(**papers)).max() <= slack
+
+
+def test_a_page_of_identical_keys_keeps_modes_of_the_floor():
+    flat = np.ones((1, 1, 4, 6))
+    built = dialect.build_summary(LOCKS_KV_0_1_4, key_pages=flat, rank=2)
+    lengths = np.sqrt((built["coefficients"] ** 2).sum(axis=2))
+    assert np.abs(lengths - 1e-5).max() <= 8 * EPS * 1e-5 * 4  # unit vectors of the eigensolver, times sqrt(1e-10)
+    assert not locks_build_summary(key_pages=flat, rank=2)["coefficients"].any()
+
+
+def test_codes_are_the_papers_and_scales_are_rounded_afterwards():
+    built = locks_build_summary(key_pages=pages(2), rank=3)
+    ours = dialect.quantize_summary(LOCKS_KV_0_1_4, **built, basis_bits=4)
+    papers = locks_quantize_summary(**built, basis_bits=4)
+    for name in ("centroid", "basis", "coefficient"):
+        assert np.array_equal(ours[f"{name}_codes"], papers[f"{name}_codes"])
+        rounded = papers[f"{name}_scale"].astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)
+        assert np.array_equal(ours[f"{name}_scale"], rounded)
+
+
+def test_zero_lines_have_the_floor_as_scale_and_codes_0():
+    zeros = {"centroid": np.zeros((1, 1, 2)), "basis": np.zeros((1, 1, 2, 1)), "coefficients": np.zeros((1, 1, 3, 1))}
+    codes = dialect.quantize_summary(LOCKS_KV_0_1_4, **zeros, basis_bits=4)
+    assert not any(codes[f"{name}_codes"].any() for name in ("centroid", "basis", "coefficient"))
+    floor = float(np.float32(1e-8).astype(ml_dtypes.bfloat16))
+    assert codes["basis_scale"].tolist() == [[[floor]]]
+
+
+def test_one_rounded_query_meets_basis_and_centroid():
+    summary = locks_dequantize_summary(
+        **locks_quantize_summary(**locks_build_summary(key_pages=pages(3), rank=2), basis_bits=8)
+    )
+    queries = np.random.default_rng(4).standard_normal((2, 3, 6))
+    scale = np.abs(queries).max(axis=-1, keepdims=True) / 127
+    rounded = np.rint(queries / scale) * scale
+    ours = dialect.score_pages(LOCKS_KV_0_1_4, queries=queries, **summary)
+    assert np.array_equal(ours, locks_score_pages(queries=rounded, **summary))
+    assert np.array_equal(
+        dialect.score_pages(PAPER, queries=queries, **summary), locks_score_pages(queries=queries, **summary)
+    )
+
+
+def test_peak_leaves_out_the_most_recent_page():
+    """Head peaks 4 and 2 among pages 0..2; the recent page's 100 would change both if it counted."""
+    scores = np.log([[[4.0, 1.0, 2.0, 100.0], [2.0, 2.0, 1.0, 100.0]]])
+    values = dialect.page_values(LOCKS_KV_0_1_4, scores=scores)
+    expected = [4 / 4 + 2 / 2, 1 / 4 + 2 / 2, 2 / 4 + 1 / 2, 0.0]
+    assert np.abs(values[0] - expected).max() <= 16 * EPS  # one log, one exp and one sum of values up to 2
+    assert dialect.page_values(LOCKS_KV_0_1_4, scores=np.full((1, 2, 3), -np.inf)).tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_share_average_and_peak_normalised_disagree_by_hand():
+    """Shares out of 100: page 1 has 30 + 5, page 2 has 28 + 6. Head 1's peak outside the recent page is 6, not 86.
+
+    Peaks: page 1 has 30/30 + 5/6 = 1.833, page 2 has 28/30 + 6/6 = 1.933.
+    """
+    scores = np.log([[[1.0, 30.0, 28.0, 20.0, 20.0, 1.0], [1.0, 5.0, 6.0, 1.0, 1.0, 86.0]]])
+    chosen = {
+        profile.name: dialect.select_pages(
+            profile, values=dialect.page_values(profile, scores=scores), budget_tokens=size, page_size=1
+        ).tolist()
+        for profile, size in ((PAPER, 3), (LOCKS_KV_0_1_4, 1))
+    }
+    assert chosen == {"paper": [[0, 1, 5]], "locks-kv-0.1.4": [[0, 2, 5]]}
+
+
+def test_budget_leaves_out_the_forced_pages():
+    values = np.arange(8.0)[None]
+    assert dialect.select_pages(PAPER, values=values, budget_tokens=16, page_size=4).tolist() == [[0, 5, 6, 7]]
+    assert dialect.select_pages(LOCKS_KV_0_1_4, values=values, budget_tokens=8, page_size=4).tolist() == [[0, 5, 6, 7]]
+    assert dialect.select_pages(LOCKS_KV_0_1_4, values=values, budget_tokens=1, page_size=4).tolist() == [[0, 6, 7]]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "budget_pages", "kept"),
+    [
+        (0, 4, 0),
+        (1, 4, 1),
+        (48, 4, 3),
+        (49, 1, 3),
+        (49, 2, 4),
+        (1024, 4, 6),
+        (1024, 126, 64),
+        (1024, 0, 9),
+        (1025, 0, 9),
+    ],
+)
+def test_pages_that_the_package_keeps(tokens, budget_pages, kept):
+    """n = ceil(T/16); n - 2 pages lie between the forced ones; at most one of them: all are kept; 0 means a tenth."""
+    assert dialect.budget_of_package(tokens, 16, budget_pages) == kept
+
+
+def test_decode_in_the_dialect_reads_two_pages_more():
+    rng = np.random.default_rng(5)
+    keys = rng.standard_normal((1, 42, 6))
+    arguments = {"queries": rng.standard_normal((1, 2, 6)), "keys": keys, "values": keys, "rank": 3, "basis_bits": 4}
+    paper = dialect.decode(PAPER, **arguments, budget_tokens=20, page_size=4)["pages"]
+    package = dialect.decode(LOCKS_KV_0_1_4, **arguments, budget_tokens=20, page_size=4)["pages"]
+    assert (paper.shape, package.shape) == ((1, 5), (1, 7))
