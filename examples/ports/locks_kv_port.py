@@ -228,7 +228,7 @@ def paged_sparse_attention(*, queries, key_pool, value_pool, block_table, tokens
             row = pages[n, h][pages[n, h] >= 0]
             st.page_table[n, h, : len(row)] = row
             st.page_cnt[n, h] = len(row)
-    table, lengths = block_table.to(torch.int32), tokens.to(torch.int32)
+    table, lengths = block_table.to(torch.int32).contiguous(), tokens.to(torch.int32).contiguous()
     output, lse = _attend(st, queries, key_pool, value_pool, table, lengths, _scale(softmax_scale, d))
     return {"output": output, "lse": lse}
 
@@ -262,7 +262,7 @@ def locks_decode_paged(
     _coded(basis_bits)
     N, H, G, d = queries.shape
     blocks, B = key_pool.shape[:2]
-    table, lengths = block_table.to(torch.int32), tokens.to(torch.int32)
+    table, lengths = block_table.to(torch.int32).contiguous(), tokens.to(torch.int32).contiguous()
     budget_pages, scale = budget_tokens // B, _scale(softmax_scale, d)
     st = _state(
         page_size=B,

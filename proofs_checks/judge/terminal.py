@@ -91,6 +91,7 @@ def _print_verdict(report: Report, console: Console) -> None:
     first = report.first_failing_stage
     if first:
         row = next(r for r in report.stages if r.stage == first)
-        size = "" if row.worst_ratio is None else f", {row.worst_ratio:.3g} times its bound"
+        beyond = row.worst_ratio is not None and row.worst_ratio > 1
+        size = f", {row.worst_ratio:.3g} times its bound" if beyond else ""
         line += f"  first failing stage: {first}{size}"
     console.print(line, soft_wrap=True, highlight=False)
