@@ -190,7 +190,10 @@ def file_session(directory: str) -> Iterator[FileSession]:
         constants = _constants(folder, manifest)
     except FileError as error:
         raise PortError(f"{directory}: {error}") from None
-    declared = Declared.read({"constants": constants, "functions": _answered(folder, manifest)})
+    answered = _answered(folder, manifest)
+    if not answered:
+        raise PortError(f"{directory}: no call has an {layout.OUTPUTS} beside it yet; the program writes them")
+    declared = Declared.read({"constants": constants, "functions": answered})
     left_out = [d for d in declared.dtypes if d not in manifest.dtypes]
     if left_out:
         raise PortError(
