@@ -104,8 +104,8 @@ def data_type(array: Any) -> DataType:
 def describe(array: Any, from_start: bool = True) -> Tensor:
     """A ``DLTensor`` of an array, valid as long as the array lives.
 
-    With ``from_start``, ``data`` is where the array's memory starts and ``byte_offset`` leads to a view's first element,
-    as DLPack means it; else ``data`` is the first element. An array without elements has ``data`` NULL.
+    With ``from_start``, ``data`` is where the array's memory starts and ``byte_offset`` leads to a view's first
+    element, as DLPack means it; else ``data`` is the first element. An array without elements has ``data`` NULL.
 
     >>> base = fresh(np.arange(12, dtype=np.float32).reshape(3, 4), None)
     >>> view = describe(base[1:, 1:].T)

@@ -122,7 +122,7 @@ def _nothing_exported(content: bytes, library: ctypes.CDLL) -> str:
 
     for stage in STAGES:
         name = PREFIX + stage
-        if re.search(rb"_Z\d+" + name.encode() + rb"(?![a-z_])", content):
+        if f"_Z{len(name)}{name}".encode() in content:
             return f'no stage is exported: {name} has a C++ name, declare it extern "C"'
         if name.encode() in content:
             return f"no stage is exported: {name} is in the file but hidden; give it default visibility"

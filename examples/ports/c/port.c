@@ -166,6 +166,16 @@ KVPROOF_STAGE(attention) {
     return KVPROOF_OK;
 }
 
+/* Whether every block that the first `tokens` tokens of a sequence lie in is one of the pool's. */
+static int in_pool(const Memory* memory) {
+    int64_t block_size = memory->keys->shape[1];
+    for (int64_t t = 0; t < memory->tokens; t += block_size) {
+        int64_t block = load_index(memory->table, memory->sequence, t / block_size);
+        if (block < 0 || block >= memory->keys->shape[0]) return 0;
+    }
+    return 1;
+}
+
 /* queries [N,H,G,d], key_pool and value_pool [M,B,H,d], block_table [N,Pmax], tokens [N] -> output [N,H,G,d], lse [N,H,G] */
 KVPROOF_STAGE(paged_attention) {
     const DLTensor* queries = tensor(arguments, argument_count, "queries");
@@ -181,6 +191,7 @@ KVPROOF_STAGE(paged_attention) {
     for (int64_t n = 0; n < queries->shape[0]; ++n) {
         memory.sequence = n;
         memory.tokens = load_index(lengths, n, 0);
+        if (!in_pool(&memory)) return fail(message, message_size, "block_table: a sequence has a block outside the pool");
         float* weights = malloc(sizeof(float) * (size_t)(memory.tokens + 1));
         if (weights == NULL) return fail(message, message_size, "out of memory");
         for (int64_t h = 0; h < queries->shape[1]; ++h)
