@@ -92,7 +92,8 @@ def widened(array: Any) -> Any:
 
 def data_type(array: Any) -> DataType:
     """The DLPack type of a NumPy or torch array. Raises TypeError for one that DLPack does not have."""
-    text = "bfloat16" if getattr(array, "dtype", None) == BFLOAT16 else str(array.dtype).removeprefix("torch.")
+    bits = isinstance(array, np.ndarray) and array.dtype == BFLOAT16
+    text = "bfloat16" if bits else str(array.dtype).removeprefix("torch.")
     if text == "bfloat16":
         return DataType(BFLOAT, 16, 1)
     dtype = np.dtype(text)

@@ -5,7 +5,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from compiled import CC, CXX, RUSTC, shared_library
 
 from proofs_checks.cli import main
@@ -99,7 +98,7 @@ def test_rust_results_that_are_not_written_are_class_k(tmp_path):
 
 @needs_c
 def test_the_reproduction_line_reproduces(tmp_path, capsys):
-    _, report, rows = judged(c_port(tmp_path, "-DBROKEN_CONTIGUOUS"), tmp_path)
+    rows = judged(c_port(tmp_path, "-DBROKEN_CONTIGUOUS"), tmp_path)[2]
     failure = rows["paged_attention"]["failures"][0]
     capsys.readouterr()
     assert main(failure["repro"].split()[1:]) == 1
