@@ -32,7 +32,7 @@ class UsageError(Exception):
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof verify`."""
-    parser.add_argument("port", help="a module name, or the path of a Python file")
+    parser.add_argument("port", help="a module name, or the path of a Python file or a shared library")
     parser.add_argument("--stages", help="judge only these, comma-separated")
     parser.add_argument("--profile", choices=PROFILES, default="default")
     parser.add_argument("--device", help="overrides the port's DEVICE, such as cuda")
@@ -179,7 +179,7 @@ def _short(value: Any) -> str:
 def add_repro(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof repro`."""
     parser.add_argument("case", help="a case id")
-    parser.add_argument("--port", required=True, help="a module name, or the path of a Python file")
+    parser.add_argument("--port", required=True, help="a module name, or the path of a Python file or a shared library")
     parser.add_argument("--dtype", default=None, help="input dtype, default float32")
     parser.add_argument("--device", help="overrides the port's DEVICE")
     parser.add_argument("--stage-timeout", type=float, default=20.0, metavar="SECONDS")
