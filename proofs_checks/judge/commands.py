@@ -33,7 +33,7 @@ class UsageError(Exception):
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof verify`."""
-    parser.add_argument("port", help="a module name, or the path of a Python file")
+    parser.add_argument("port", help="a module name, or the path of a Python file or a shared library")
     parser.add_argument("--stages", help="judge only these, comma-separated")
     add_profile(parser)
     parser.add_argument("--device", help="overrides the port's DEVICE, such as cuda")
@@ -198,7 +198,9 @@ def add_repro(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof repro`."""
     parser.add_argument("case", help="a case id such as attention/head-map")
     parser.add_argument(
-        "--port", required=True, help="a module name, the path of a Python file, or a folder of answers"
+        "--port",
+        required=True,
+        help="a module name, the path of a Python file or a shared library, or a folder of answers",
     )
     parser.add_argument("--dtype", default=None, help="input dtype (default float32)")
     parser.add_argument("--device", help="overrides the port's DEVICE")

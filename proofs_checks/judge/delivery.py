@@ -43,7 +43,8 @@ def plain(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) ->
 def strided(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:
     """Every array a view into a larger buffer of poison: first two axes stored swapped, an edge of poison around them.
 
-    The last axis of arrays with three axes or more stays contiguous, as kernels may ask.
+    Every other place of the first axis holds poison too, so that its stride is no contiguous one even beside an axis of
+    length 1. The last axis of arrays with three axes or more stays contiguous, as kernels may ask.
     """
     views = {}
     for name, array in arrays.items():
@@ -53,9 +54,9 @@ def strided(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) 
             views[name] = giver.give(storage, dtypes.get(name))[3 : 3 + array.size].reshape(array.shape)
             continue
         first, second, *rest = array.shape
-        storage = np.full((second + 2, first + 2, *rest), _guard(array), dtype=array.dtype)
-        storage[1:-1, 1:-1] = array.swapaxes(0, 1)
-        views[name] = giver.give(storage, dtypes.get(name))[1:-1, 1:-1].swapaxes(0, 1)
+        storage = np.full((second + 2, 2 * first + 2, *rest), _guard(array), dtype=array.dtype)
+        storage[1:-1, 1:-1:2] = array.swapaxes(0, 1)
+        views[name] = giver.give(storage, dtypes.get(name))[1:-1, 1:-1:2].swapaxes(0, 1)
     return views
 
 

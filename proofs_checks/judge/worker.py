@@ -18,12 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.judge import delivery, wire
+from proofs_checks.judge import delivery, dlpack, shared_library, wire
 from proofs_checks.judge.declared import CONSTANTS
 
 
 def load_port(spec: str) -> ModuleType:
-    """Import a port by file path (anything that ends in .py or names a file) or by module name."""
+    """Import a port by file path (anything that ends in .py or names a file), by module name, or open a library."""
+    if shared_library.is_shared_library(spec):
+        return shared_library.load(spec)
     path = Path(spec)
     if not (spec.endswith(".py") or path.is_file()):
         return importlib.import_module(spec)
@@ -59,8 +61,9 @@ def _spelled(value: Any) -> str:
 class Backend:
     """Moves arrays between NumPy and the port's framework; the one place that knows torch, and only when asked."""
 
-    def __init__(self, framework: str, device: str) -> None:
+    def __init__(self, framework: str, device: str, compiled: bool = False) -> None:
         self.framework, self.device = framework, device
+        self.compiled = compiled  # a shared library takes bf16 as it is, also without torch
         self.torch: Any = importlib.import_module("torch") if framework == "torch" else None
         if self.torch is not None:  # fill what torch.empty hands out with NaN, so that an unwritten result shows
             self.torch.use_deterministic_algorithms(True, warn_only=True)
@@ -68,7 +71,7 @@ class Backend:
     def give(self, array: Any, dtype: str | None) -> Any:
         """A fresh array of the port's framework; ``dtype`` "bfloat16" makes torch tensors of that type."""
         if self.torch is None:
-            return np.array(array, copy=True)
+            return dlpack.fresh(array, dtype) if self.compiled else np.array(array, copy=True)
         tensor = self.torch.from_numpy(np.array(array, copy=True))
         if dtype == "bfloat16":
             tensor = tensor.to(self.torch.bfloat16)
@@ -88,7 +91,7 @@ class Backend:
             value = value.to(self.torch.float32) if value.dtype == self.torch.bfloat16 else value
             return value.numpy()
         if isinstance(value, (np.ndarray, np.generic)) or (isinstance(value, (list, tuple)) and len(value)):
-            array = np.asarray(value)
+            array = np.asarray(dlpack.widened(value))
             if array.dtype.kind in "fiub":
                 return array
             raise TypeError(f"{name}: expected an array of numbers, got dtype {array.dtype}")
@@ -131,7 +134,7 @@ def call_stage(port: ModuleType, backend: Backend, header: dict[str, Any], array
     except NotImplementedError as error:
         return {"status": "not_provided", "message": str(error) or "raised NotImplementedError"}, {}
     except BaseException as error:
-        return {"status": "error", "message": _raised(error)}, {}
+        return _failed(error), {}
     if header.get("delivery") == "reuse":  # that was the old content; the same buffers now hold the new one
         return _again(function, backend, header, arrays, given, arguments)
     result = prepared if result is None and prepared is not None else result
@@ -150,7 +153,7 @@ def _again(
     try:
         result = function(**arguments)
     except BaseException as error:
-        return {"status": "error", "message": f"second call in the same buffers: {_raised(error)}"}, {}
+        return _failed(error, "second call in the same buffers: "), {}
     result = arguments.get("out") if result is None else result
     return _collect(backend, result, given, header)
 
@@ -181,8 +184,17 @@ def _signature_problem(function: Any, arguments: dict[str, Any]) -> str | None:
     return None
 
 
+def _failed(error: BaseException, when: str = "") -> dict[str, Any]:
+    """The reply to a call that raised."""
+    if isinstance(error, shared_library.WrongResultError):
+        return {"status": "wrong", "message": f"{when}{error}", "suspect": error.suspect}
+    return {"status": "error", "message": f"{when}{_raised(error)}"}
+
+
 def _raised(error: BaseException) -> str:
     """One line: the exception and the port's line that raised it."""
+    if isinstance(error, shared_library.LibraryError):
+        return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     text = str(error).strip().splitlines()
     place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
@@ -235,7 +247,9 @@ def serve(spec: str, incoming: int, outgoing: int) -> None:
                 port = load_port(spec)
                 about = describe(port, header.get("device"))
                 framework = about["constants"]["FRAMEWORK"]
-                backend = Backend(framework, about["constants"]["DEVICE"]) if framework in ("numpy", "torch") else None
+                compiled = isinstance(port, shared_library.SharedLibrary)
+                known = framework in ("numpy", "torch")
+                backend = Backend(framework, about["constants"]["DEVICE"], compiled) if known else None
                 reply = {"status": "ok", **about}
             else:
                 reply, out = call_stage(port, backend, header, arrays)

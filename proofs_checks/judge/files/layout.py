@@ -107,7 +107,8 @@ def results_of(prepared: Prepared, dtype: str) -> dict[str, Any]:
     """The results to write: role, dtype of a port that declares nothing, and shape; a list counts its parts."""
     types = {"output": dtype, "float": "float32", "index": "int64"}
     described: dict[str, Any] = {}
-    for name, role in prepared.stage.results.items():
+    for name, kind in prepared.stage.results.items():
+        role = "float" if kind == "floats" else kind
         value = prepared.reference[name]
         several = isinstance(value, (list, tuple))
         for part, array in ({f"{name}_{i}": v for i, v in enumerate(value)} if several else {name: value}).items():
