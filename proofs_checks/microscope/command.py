@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         check_target("json", args.json)
         check_target("html", args.html)
+        if args.html or args.plots:
+            import_module("matplotlib")
     except TargetError as error:
         print(f"kvproof microscope: {error}", file=sys.stderr)
         return 2
+    except ImportError as error:
+        print(f"kvproof microscope: {told(error)}", file=sys.stderr)
+        return 3
     console = Console()
     if args.study:
         return run_study(args, console)

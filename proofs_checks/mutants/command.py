@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     kills = kill_matrix(args.profile, seen)
     console.print(_table(kills))
-    console.print(summary(kills), highlight=False)
+    console.print(summary(kills), highlight=False, soft_wrap=True)
     if args.json:
         write_whole(args.json, dump_json(as_json(kills)))
     if args.markdown:
