@@ -17,7 +17,7 @@ Report = list[tuple[str, list[Table]]]
 """Per capture set its name and tables."""
 
 WIDEST = 1000
-"""Columns that a table may take; the widest has about 170."""
+"""Columns that a table may take; the widest has about 190."""
 
 
 def cell(value: Any) -> str:
