@@ -127,7 +127,7 @@ def call_stage(port: ModuleType, backend: Backend, header: dict[str, Any], array
         return {"status": "not_provided", "message": f"takes no {missing}"}, {}
     problem = _signature_problem(function, arguments)
     if problem:
-        return {"status": "error", "message": problem}, {}
+        return {"status": "error", "message": problem, "refused": False}, {}
     before = {name: backend.bytes_of(a) for name, a in given.items()}
     try:
         result = function(**arguments)
