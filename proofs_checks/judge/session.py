@@ -79,12 +79,17 @@ class LiveSession:
             raise PortStopped("ERROR", text) from None
 
     def _out(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
-        """Shapes and dtypes of preallocated results; none where a result is a list."""
-        if prepared.stage.lists or prepared.case.must_raise:
+        """Shapes and dtypes of preallocated results, one per part of a list; none where the call must raise."""
+        if prepared.case.must_raise:
             return {}
         types = {"output": self.declared.output or dtype, "float": self.declared.accumulate, "index": "int64"}
-        roles = prepared.stage.results.items()
-        return {n: [list(np.shape(prepared.reference[n])), types.get(role, role)] for n, role in roles}
+
+        def described(value: Any, role: str) -> list[Any]:
+            if role == "floats":
+                return [described(part, "float") for part in value]
+            return [list(np.shape(value)), types.get(role, role)]
+
+        return {name: described(prepared.reference[name], role) for name, role in prepared.stage.results.items()}
 
 
 def answered(reply: Mapping[str, Any], results: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:

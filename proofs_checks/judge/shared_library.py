@@ -19,7 +19,7 @@ import numpy as np
 
 from proofs_checks.judge import dlpack
 from proofs_checks.judge.declared import CONSTANTS
-from proofs_checks.judge.delivery import POISONS
+from proofs_checks.judge.delivery import POISONS, poisoned
 
 PREFIX = "kvproof_"
 DECLARE = "kvproof_declare"
@@ -67,6 +67,17 @@ class Result(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("tensor", ctypes.POINTER(dlpack.Tensor)))
 
 
+ENTRY = [
+    ctypes.POINTER(Argument),
+    ctypes.c_int,
+    ctypes.POINTER(Result),
+    ctypes.c_int,
+    ctypes.c_char_p,
+    ctypes.c_int,
+]
+"""Argument types of every stage's function."""
+
+
 def is_shared_library(spec: str) -> bool:
     """Whether a port's spelling is the path of a shared library; a compiled Python module is none.
 
@@ -98,10 +109,9 @@ def load(spec: str) -> SharedLibrary:
         raise LibraryError(_nothing_exported(content, library))
     port = SharedLibrary(path.stem)
     declared = _declared(library)
-    optional = declared.pop("OPTIONAL", [])
-    vars(port).update(declared)
+    vars(port).update({name: value for name, value in declared.items() if name in CONSTANTS})
     for name in names:
-        setattr(port, name, _stage_function(library, name, optional))
+        setattr(port, name, _stage_function(library, name, declared))
     return port
 
 
@@ -153,36 +163,51 @@ def _declared(library: ctypes.CDLL) -> dict[str, Any]:
     return constants
 
 
-def _stage_function(library: ctypes.CDLL, name: str, optional: list[str]) -> Callable[..., None]:
-    """The Python function of one stage: keywords of the stage table, and ``out``, a dict of arrays to fill."""
+def _stage_function(library: ctypes.CDLL, name: str, declared: Mapping[str, Any]) -> Callable[..., Any]:
+    """The Python function of one stage: keywords in the stage table's order, and ``out``, a dict of arrays to fill."""
     from proofs_checks.judge.stages import STAGES
 
     entry = getattr(library, PREFIX + name)
-    entry.restype = ctypes.c_int
-    entry.argtypes = [
-        ctypes.POINTER(Argument),
-        ctypes.c_int,
-        ctypes.POINTER(Result),
-        ctypes.c_int,
-        ctypes.c_char_p,
-        ctypes.c_int,
-    ]
+    entry.restype, entry.argtypes = ctypes.c_int, ENTRY
+    stage = STAGES.get(name)  # None for a misspelt one, which is only here to be named
+    keywords: list[str] = []
+    if stage is not None:
+        every = dict.fromkeys((*stage.arguments, *stage.optional))
+        keywords = [word for word in every if word not in stage.optional or word in declared.get("OPTIONAL", [])]
 
-    def call(*, out: Mapping[str, Any], **arguments: Any) -> None:
-        _call(entry, name, arguments, out)
+    def call(*, out: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any] | None:
+        unknown = [word for word in arguments if word not in keywords]
+        if unknown:
+            raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+        ordered = {word: arguments[word] for word in keywords if word in arguments}
+        made = _prepared(stage, ordered, declared.get("ACCUMULATE", "float32")) if out is None else out
+        _call(entry, name, ordered, made)
+        return made if out is None else None
 
-    keywords = ["out"]
-    if name in STAGES:  # a misspelt one is only here to be named
-        keywords += [*STAGES[name].arguments, *(o for o in STAGES[name].optional if o in optional)]
-    only = inspect.Parameter.KEYWORD_ONLY
     call.__name__ = name
     call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(word, only) if word == "out" else inspect.Parameter(word, only, default=None)
-            for word in keywords
-        ]
+        [inspect.Parameter(word, inspect.Parameter.KEYWORD_ONLY, default=None) for word in (*keywords, "out")]
     )
     return call
+
+
+def _prepared(stage: Any, arguments: Mapping[str, Any], accumulate: str) -> dict[str, Any]:
+    """Poisoned results for a stage whose results are lists, which the judge does not prepare.
+
+    Raises NotImplementedError for arguments that are illegal: there is no result's shape to prepare then.
+    """
+    try:
+        reference = stage.named(stage.reference(**stage.exact_inputs(arguments)))
+    except ValueError:
+        text = "a library is not asked to refuse illegal arguments: there are no results to prepare"
+        raise NotImplementedError(text) from None
+
+    def poison(value: Any) -> Any:
+        return dlpack.fresh(poisoned(list(np.shape(value)), accumulate, 0), accumulate)
+
+    return {
+        name: [poison(v) for v in value] if name in stage.lists else poison(value) for name, value in reference.items()
+    }
 
 
 def _call(entry: Any, name: str, arguments: Mapping[str, Any], out: Mapping[str, Any]) -> None:

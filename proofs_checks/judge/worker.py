@@ -127,7 +127,7 @@ def call_stage(port: ModuleType, backend: Backend, header: dict[str, Any], array
         return {"status": "not_provided", "message": f"takes no {missing}"}, {}
     problem = _signature_problem(function, arguments)
     if problem:
-        return {"status": "error", "message": problem}, {}
+        return {"status": "error", "message": problem, "refused": False}, {}
     before = {name: backend.bytes_of(a) for name, a in given.items()}
     try:
         result = function(**arguments)
@@ -160,12 +160,18 @@ def _again(
 
 def _prepared_results(function: Any, backend: Backend, header: dict[str, Any]) -> dict[str, Any] | None:
     """Preallocated, poisoned results for a port that takes ``out``; None for any other."""
-    if "out" not in inspect.signature(function).parameters or not header.get("out"):
+    taken, described = inspect.signature(function).parameters.get("out"), header.get("out")
+    if taken is None or (not described and taken.default is not taken.empty):
         return None
-    poisons = {
-        name: delivery.poisoned(shape, dtype, header["poison"]) for name, (shape, dtype) in header["out"].items()
-    }
-    return {name: backend.give(array, header["out"][name][1]) for name, array in poisons.items()}
+
+    def prepare(result: list[Any]) -> Any:
+        """One array of [shape, dtype], or a list of them."""
+        if not result or not isinstance(result[-1], str):
+            return [prepare(part) for part in result]
+        shape, dtype = result
+        return backend.give(delivery.poisoned(shape, dtype, header["poison"]), dtype)
+
+    return {name: prepare(result) for name, result in (described or {}).items()}
 
 
 def _unsupported(function: Any, arguments: dict[str, Any], optional: list[str]) -> str | None:

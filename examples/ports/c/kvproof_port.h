@@ -6,7 +6,8 @@
  *     int kvproof_attention(const kvproof_argument* arguments, int argument_count,
  *                           const kvproof_result* results, int result_count, char* message, int message_size);
  *
- * Arguments and results come in the stage table's order and carry its names. Tensors are DLPack's DLTensor:
+ * Arguments and results come in the stage table's order and carry its names, a list as name_0, name_1, ... Tensors are
+ * DLPack's DLTensor:
  *   - strides count elements, are never NULL, and need not be those of a contiguous tensor: views into larger buffers
  *     and halves of one buffer are part of the judgement, and so is byte_offset, which is then not 0;
  *   - element [i, j] lies at (char*)data + byte_offset + (i * strides[0] + j * strides[1]) * bits / 8;

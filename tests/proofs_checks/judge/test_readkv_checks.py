@@ -136,14 +136,14 @@ def readkv_rotate(*, x, signs):
 """
 
 
-def verdicts(tmp_path, **parts):
+def verdicts(tmp_path, source=PORT, **parts):
     defaults = {
         "constants": 'LAWS = ("normal",)\nTREE = right.readkv_tree(depth=8)',
         "tree": "return right.readkv_tree(depth=depth)",
         "rotate": "right.readkv_rotate(x=x, signs=signs)",
     }
     path = tmp_path / "port_of_parts.py"
-    path.write_text(PORT.format(**{**defaults, **parts}))
+    path.write_text(source.format(**{**defaults, **parts}))
     report = verify(str(path), stage_timeout=10)
     return {row.stage: row for row in report.stages if row.verdict != "NOT_PROVIDED"}
 
@@ -162,6 +162,21 @@ def test_a_tree_that_cannot_be_had_leaves_the_reference_tree(tmp_path):
     rows = verdicts(tmp_path, tree="import os; os._exit(7)")
     assert rows["readkv_tree"].verdict == "ERROR"
     assert rows["readkv_encode"].verdict == "PASS"
+
+
+FILLS = """for name, value in right.readkv_tree(depth=depth).items():
+        if name == "gains":
+            out[name][...] = value
+        else:
+            for part, level in zip(out[name], value, strict=True):
+                part[...] = level"""
+
+
+@pytest.mark.parametrize(("fills", "verdict"), [(FILLS, "PASS"), (FILLS.replace("part[...] = level", "pass"), "FAIL")])
+def test_lists_of_results_are_prepared_and_poisoned_for_a_port_that_fills_them(fills, verdict, tmp_path):
+    source = PORT.replace("def readkv_tree(*, depth)", "def readkv_tree(*, depth, out)")
+    row = verdicts(tmp_path, source, tree=fills)["readkv_tree"]
+    assert row.verdict == verdict, row.failures
 
 
 def test_only_declared_laws_are_asked_for(tmp_path):

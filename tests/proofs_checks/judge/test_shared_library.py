@@ -1,61 +1,22 @@
-"""Shared libraries as ports: what crosses the C ABI, and libraries that misbehave or are none."""
+"""Shared libraries as ports: those that misbehave cost one verdict, those that are none are named in one line."""
 
-import ctypes
+from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-from compiled import CC, CXX
+from compiled import CC, CXX, UNPACK, c_library
 from compiled import shared_library as compiled
 
 from proofs_checks.cli import main
-from proofs_checks.judge import delivery, dlpack, shared_library
+from proofs_checks.judge import shared_library
 from proofs_checks.judge.verify import verify
 
-HEADER = Path(__file__).parents[3] / "examples" / "ports" / "c"
-
 pytestmark = pytest.mark.skipif(CC is None, reason="no C compiler")
-
-BEFORE = """
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include "kvproof_port.h"
-
-static inline const DLTensor* given(const kvproof_argument* arguments, int i) { return arguments[i].value.tensor; }
-static inline char* first(const DLTensor* t) { return (char*)t->data + t->byte_offset; }
-static inline void use(const void* a, int b, const void* c, int d, const void* e, int f) {
-    (void)a, (void)b, (void)c, (void)d, (void)e, (void)f;
-}
-#define UNUSED use(arguments, argument_count, results, result_count, message, message_size)
-"""
-
-UNPACK = """
-KVPROOF_STAGE(locks_unpack_basis) {
-    UNUSED;
-    const DLTensor *from = given(arguments, 0), *to = results[0].tensor;
-    const int64_t *n = from->shape, *s = from->strides, *t = to->strides;
-    for (int64_t h = 0; h < n[0]; ++h)
-        for (int64_t p = 0; p < n[1]; ++p)
-            for (int64_t r = 0; r < n[2]; ++r)
-                for (int64_t i = 0; i < 2 * n[3]; ++i) {
-                    int both = *(uint8_t*)(first(from) + h * s[0] + p * s[1] + r * s[2] + i / 2 * s[3]);
-                    int nibble = i % 2 ? both >> 4 : both & 15;
-                    first(to)[h * t[0] + p * t[1] + i * t[2] + r * t[3]] = (char)((nibble ^ 8) - 8);
-                }
-    return KVPROOF_OK;
-}
-"""
 
 
 @pytest.fixture
 def library(tmp_path):
-    def build(text, *flags):
-        source = tmp_path / "library.c"
-        source.write_text(BEFORE + text)
-        return compiled(source, tmp_path / "liblibrary.so", "-std=c11", f"-I{HEADER}", *flags)
-
-    return build
+    return partial(c_library, tmp_path)
 
 
 # what the library's merge_attention does, the verdict, the suspect where one is certain, and what the line must say
@@ -121,70 +82,6 @@ def test_what_is_not_implemented_is_not_provided(library):
     assert [row.verdict for row in report.stages] == ["NOT_PROVIDED", "PASS"]
     assert report.verdict == "PASS"
     assert "no splits" in report.stages[0].notes[0]
-
-
-ECHO = """
-/* lse: the shape, strides, offset and dtype of queries, then what else came; output: untouched but for its strides */
-KVPROOF_STAGE(attention) {
-    UNUSED;
-    float* says = (float*)first(results[1].tensor);
-    const DLTensor* queries = given(arguments, 0);
-    for (int axis = 0; axis < 3; ++axis) *says++ = (float)queries->shape[axis];
-    for (int axis = 0; axis < 3; ++axis) *says++ = (float)queries->strides[axis];
-    *says++ = (float)queries->byte_offset;
-    *says++ = queries->dtype.code;
-    *says++ = queries->dtype.bits;
-    *says++ = queries->dtype.lanes;
-    *says++ = (float)queries->ndim;
-    *says++ = (float)queries->device.device_type;
-    *says++ = (float)((uintptr_t)queries->data % 256);
-    *says++ = (float)argument_count;
-    const kvproof_argument* last = &arguments[argument_count - 1];
-    *says++ = (float)last->kind;
-    *says++ = last->kind == KVPROOF_REAL ? (float)last->value.real : last->kind == KVPROOF_INTEGER
-        ? (float)last->value.integer : last->kind == KVPROOF_STRING ? (float)strlen(last->value.string) : -1.0f;
-    return KVPROOF_OK;
-}
-"""
-
-
-class Bits:
-    """Gives arrays as the worker does to a compiled port."""
-
-    give = staticmethod(dlpack.fresh)
-
-
-def echoed(port, queries, **more):
-    out = {"output": np.zeros(2, np.float32), "lse": np.zeros(16, np.float32)}
-    port.attention(queries=queries, **more, out=out)
-    return out["lse"].astype(int).tolist()
-
-
-@pytest.mark.parametrize(("dtype", "code", "bits"), [("float32", 2, 32), ("bfloat16", 4, 16)])
-def test_a_view_arrives_with_its_true_strides_offset_and_dtype(dtype, code, bits, library):
-    port = shared_library.load(library(ECHO))
-    plain = {"queries": np.ones((3, 5, 8), np.float32)}
-    said = echoed(port, delivery.plain(Bits, plain, {"queries": dtype})["queries"])
-    assert said == [3, 5, 8, 40, 8, 1, 0, code, bits, 1, 3, 1, 0, 1, 1, -1]
-    # by hand: storage [5 + 2, 2 x 3 + 2, 8], view [1:-1, 1:-1:2] with its axes swapped; first element at [1, 1, 0]
-    said = echoed(port, delivery.strided(Bits, plain, {"queries": dtype})["queries"])
-    assert said == [3, 5, 8, 16, 64, 1, (64 + 8) * bits // 8, code, bits, 1, 3, 1, 0, 1, 1, -1]
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "seen"), [(None, 0, -1), (3, 2, 3), (True, 2, 1), (2.0, 3, 2), ("fünf", 4, 5)]
-)
-def test_scalars_strings_and_none_arrive_with_their_kind(value, kind, seen, library):
-    port = shared_library.load(library(ECHO))
-    assert echoed(port, np.ones((1, 1, 8), np.float32), last=value)[-3:] == [2, kind, seen]
-
-
-def test_the_structures_are_laid_out_as_in_the_header(tmp_path, library):
-    sizes = "KVPROOF_STAGE(attention) { UNUSED; return (int)(sizeof(DLTensor) * 10000 + sizeof(kvproof_argument) * 100"
-    port = shared_library.load(library(sizes + " + sizeof(kvproof_result)); }"))
-    ours = ctypes.sizeof(dlpack.Tensor), ctypes.sizeof(shared_library.Argument), ctypes.sizeof(shared_library.Result)
-    with pytest.raises(shared_library.LibraryError, match=f"returned {ours[0] * 10000 + ours[1] * 100 + ours[2]}:"):
-        port.attention(out={})
 
 
 @pytest.mark.parametrize(
