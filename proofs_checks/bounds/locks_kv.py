@@ -51,7 +51,7 @@ class HalfPrecisionWeights(Precision):
     def weight_floor(self) -> float:
         """The larger absolute error of these casts near zero."""
         own = super().weight_floor
-        return max(self.value_error, FORMATS["bfloat16"].smallest_normal) if own else 0.0
+        return max(own, self.value_error)
 
     @property
     def value_error(self) -> float:
@@ -105,7 +105,8 @@ def score_bound(inputs: Mapping[str, Any], reference: Mapping[str, FloatArray], 
     rounded = {**inputs, "queries": round_queries(inputs["queries"])}
     logits, error = summary_logits(rounded, u)
     keys = reconstructed(inputs)
-    moved = _through_keys(sum(query_moves(inputs["queries"], u)), np.abs(keys))
+    flips, roundings = query_moves(inputs["queries"], u)
+    moved = _through_keys(flips + roundings, np.abs(keys))
     scale = abs(scale_of(inputs.get("softmax_scale"), keys.shape[-1]))
     more = gamma(inputs["basis"].shape[-1] + 2, u) + 1  # the moved part is summed in the same way
     return {"scores": lse_bound(logits, error + scale * more * moved, u)}
@@ -180,14 +181,15 @@ def value_enclosure(scores: FloatArray, eta: FloatArray, precision: Precision) -
     low, high = np.zeros((H, P + 1)), np.zeros((H, P + 1))
     if P == 0:
         return low, high
-    down, up = scores - eta, scores + eta
-    least = np.exp(np.minimum(down - _largest_other(up), 0.0))
-    most = np.exp(np.minimum(up - _largest_other(down), 0.0))
-    u = precision.roundoff
-    relative = np.expm1(np.maximum(argument_bound(down, u), argument_bound(up, u))) + gamma(G, u)
-    low[:, :-1] = np.sum(least * np.maximum(1 - relative, 0.0), axis=1) - G * precision.tiny
-    high[:, :-1] = np.sum(most * (1 + relative), axis=1) + G * precision.tiny
-    return low, high
+    down, up, u = scores - eta, scores + eta, precision.roundoff
+    with np.errstate(invalid="ignore"):  # a score of which nothing is known
+        least = np.exp(np.minimum(down - _largest_other(up), 0.0))
+        most = np.exp(np.minimum(up - _largest_other(down), 0.0))
+        relative = np.expm1(np.maximum(argument_bound(down, u), argument_bound(up, u))) + gamma(G, u)
+        low[:, :-1] = np.sum(np.nan_to_num(least * np.maximum(1 - relative, 0.0), nan=0.0), axis=1)
+        high[:, :-1] = np.sum(np.nan_to_num(most * (1 + relative), nan=np.inf, posinf=np.inf), axis=1)
+    spare = np.where(np.arange(P + 1) < P, G * precision.tiny, 0.0)  # flushed to zero
+    return low - spare, high + spare
 
 
 def _largest_other(x: FloatArray) -> FloatArray:

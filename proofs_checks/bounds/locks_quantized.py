@@ -217,7 +217,8 @@ class _Call:
         rows, moves = self.rows, self.columns.coefficients
         by_codes = times(rows.stretch[..., None], np.abs(rows.value)) + rows.steps * rows.step[..., None]
         half = rows.step[..., None] / 2
-        half = half + self.storage.relative * (np.abs(self.coefficients) + moves + half)
+        if self.storage.relative:
+            half = half + self.storage.relative * (np.abs(self.coefficients) + moves + half)
         by_half = np.abs(rows.value - self.coefficients) + moves + half
         change = np.minimum(by_codes, by_half)[:, None]  # [H, 1, P, B, r]
         with np.errstate(invalid="ignore"):

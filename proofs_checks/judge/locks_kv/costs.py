@@ -1,0 +1,2 @@
+def departures():
+    return []
