@@ -42,7 +42,8 @@ def decode_cases() -> list[Case]:
         return stage.probe(name, suspect, why, inputs, kind="set")
 
     def shaped(masses: Any, **more: Any) -> Callable[[], Inputs]:
-        return partial(shaped_pages, [masses[0], masses[1], masses[1]], budget=16, bits=4, **more)
+        """Three query heads, the first line's and twice the second's; rank 8 of pages with 4 modes."""
+        return lambda: shaped_pages([masses[0], masses[1], masses[1]], budget=16, bits=4, **more) | {"rank": 8}
 
     return [
         *[c for c in papers if c.name in first],
@@ -82,7 +83,7 @@ def _int8_query() -> Inputs:
     pages[0, 5, :, 0] += 0.75
     pages[1] = pages[0, [0, *range(P - 2, 0, -1), P - 1]]
     values = rng.normal(size=(2, 16 * P, d)) + np.arange(16 * P)[:, None] // 16
-    settings = {"rank": 4, "basis_bits": 4, "budget_tokens": 16, "page_size": 16}
+    settings = {"rank": 8, "basis_bits": 4, "budget_tokens": 16, "page_size": 16}
     return {"queries": queries, "keys": pages.reshape(2, 16 * P, d), "values": values, **settings}
 
 
