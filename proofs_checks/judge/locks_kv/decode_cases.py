@@ -25,18 +25,15 @@ NOT_FLATTER = [[0.49, 0.36, 0.14, 1e-3, 1e-3, 1e-3], [0.85, 1e-3, 0.14, 1e-3, 1e
 # Page 1 has 0.7, page 2 has 0.5 + 2 0.2; squared, 0.49 against 0.33.
 NOT_SHARPER = [[0.5, 0.35, 0.25, 1e-3, 1e-3, 1e-3], [0.8, 1e-3, 0.16, 1e-3, 1e-3, 1e-3]]
 
-PAPERS = (
-    "no-tokens", "one-open-token", "open-page-of-one", "open-page-of-15", "complete-last-page", "all-kept",
-    "found-page", "own-summary", "codes-to-nearest", "ternary-codes",
-)  # fmt: skip
-"""Probes whose inputs serve here too."""
+FIRST = ("no-tokens", "one-open-token", "open-page-of-one", "open-page-of-15", "complete-last-page", "all-kept")
+PAPERS = ("own-summary", "codes-to-nearest", "ternary-codes")
+"""Probes of the paper whose inputs and reasons serve here too."""
 
 
 def decode_cases() -> list[Case]:
     """Cases of `locks_decode`."""
     stage = Family("locks_decode", "C")
     papers = [c for c in locks_decode.decode_cases() if c.inputs().get("basis_bits") in (2, 4, 8)]
-    first = ("no-tokens", "one-open-token", "open-page-of-one", "open-page-of-15", "complete-last-page", "all-kept")
 
     def probe(name: str, suspect: str, why: str, inputs: Callable[[], Inputs]) -> Case:
         return stage.probe(name, suspect, why, inputs, kind="set")
@@ -46,7 +43,7 @@ def decode_cases() -> list[Case]:
         return lambda: shaped_pages([masses[0], masses[1], masses[1]], budget=16, bits=4, **more) | {"rank": 8}
 
     return [
-        *[c for c in papers if c.name in first],
+        *[c for c in papers if c.name in FIRST],
         probe("one-between", "C", "b = 16: one page between the forced ones", partial(spread_pages, 250, budget=16)),
         probe("odd-budget", "C", "b = 65: five pages and the forced ones", partial(spread_pages, 250, budget=65)),
         probe("peak-not-share", "C", "masses over the head's peak rank, not shares", shaped(PEAK_NOT_SHARE)),
@@ -59,7 +56,8 @@ def decode_cases() -> list[Case]:
         probe("sum-not-max", "B", "a page of many tokens outweighs one high token", _carried(0, 3.5, 2.0)),
         probe("largest-modes", "H", "the largest modes are kept", _carried(0, 8.0, 2.5)),
         probe("centred-modes", "H", "the mean takes no mode", _carried(1, 8.0, 2.5)),
-        *[c for c in papers if c.name in PAPERS and c.name not in first],
+        probe("found-page", "C", "one page holds the key that the query looks for", _found),
+        *[c for c in papers if c.name in PAPERS],
         *[c for c in papers if not c.probe],
     ]
 
@@ -69,6 +67,10 @@ def _carried(carrier: int, peak: float, rival: float) -> Callable[[], Inputs]:
         return carried_pages(carrier, peak, rival, bits=8) | {"budget_tokens": 16}
 
     return inputs
+
+
+def _found() -> Inputs:
+    return locks_decode._found() | {"budget_tokens": 16}
 
 
 def _int8_query() -> Inputs:
