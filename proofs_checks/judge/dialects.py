@@ -6,7 +6,7 @@ takes rows and cases from the port's dialect and knows no difference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -46,29 +46,27 @@ class Dialect:
         made = {name: family() for name, family in self.families.items()}
         return {name: (*own, *hygiene_cases(own)) for name, own in made.items()}
 
-    def find_case(self, case_id: str) -> Case:
-        """The case ``stage/name``. Raises KeyError with the id where there is none."""
+    def find_case(self, case_id: str) -> Case | None:
+        """The case ``stage/name``, None where there is none."""
         stage = case_id.partition("/")[0]
-        for case in self.cases_of(stage) if stage in STAGES else ():
-            if case.id == case_id:
-                return case
-        raise KeyError(case_id)
+        return next((c for c in self.cases_of(stage) if c.id == case_id), None) if stage in STAGES else None
 
 
+PAPER = "paper"
 DIALECTS: dict[str, Dialect] = {
-    dialect.name: dialect
-    for dialect in (Dialect("paper"), Dialect(LOCKS_KV_0_1_4.name, ROWS, FAMILIES, departures))
+    dialect.name: dialect for dialect in (Dialect(PAPER), Dialect(LOCKS_KV_0_1_4.name, ROWS, FAMILIES, departures))
 }
 """Every dialect by the name that a port declares; the paper first."""
 
 
-def dialects_with(case_id: str) -> Iterator[Dialect]:
-    """The dialects that have a case, the paper first.
+def find_anywhere(case_id: str) -> tuple[Case, Dialect]:
+    """A case and the first dialect that has it, the paper before others. Raises KeyError with the id.
 
-    >>> [dialect.name for dialect in dialects_with("locks_page_shares/peak-without-recent")]
-    ['locks-kv-0.1.4']
+    >>> find_anywhere("locks_page_shares/peak-without-recent")[1].name
+    'locks-kv-0.1.4'
     """
     for dialect in DIALECTS.values():
-        stage = case_id.partition("/")[0]
-        if stage in STAGES and any(case.id == case_id for case in dialect.cases_of(stage)):
-            yield dialect
+        case = dialect.find_case(case_id)
+        if case is not None:
+            return case, dialect
+    raise KeyError(case_id)

@@ -33,9 +33,7 @@ class Prepared:
         return self.case.poison(self.carried) if self.case.poison else self.carried
 
 
-def prepare(
-    case: Case, dtype: str, inputs: Mapping[str, Any] | None = None, stage: Stage | None = None
-) -> Prepared:
+def prepare(case: Case, dtype: str, inputs: Mapping[str, Any] | None = None, stage: Stage | None = None) -> Prepared:
     """Round the case's inputs to ``dtype`` and run the reference on exactly these bits.
 
     ``inputs`` stand in for the case's own; ``stage`` is the row that judges, the paper's where none is given.

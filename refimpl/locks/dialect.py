@@ -255,7 +255,9 @@ def decode_paged(
     steps = []
     for n in range(cache.sizes["N"]):
         keys, values = cache.sequence(n)
-        one = decode(profile, queries=cache.queries[n], keys=keys, values=values, **settings, softmax_scale=softmax_scale)
+        one = decode(
+            profile, queries=cache.queries[n], keys=keys, values=values, **settings, softmax_scale=softmax_scale
+        )
         steps.append(one)
     widest = max((one["pages"].shape[1] for one in steps), default=0)
     output = np.zeros(cache.queries.shape)  # [N, H, G, d]

@@ -68,11 +68,11 @@ def paged_decoder(rules: DecodeRules) -> Check:
                 "keys": gather_sequence(inputs["key_pool"], inputs["block_table"][n], tokens),
                 "values": gather_sequence(inputs["value_pool"], inputs["block_table"][n], tokens),
             }
-            settings = {k: v for k, v in inputs.items() if k in ("rank", "basis_bits", "budget_tokens", "softmax_scale")}
+            settings = {
+                k: v for k, v in inputs.items() if k in ("rank", "basis_bits", "budget_tokens", "softmax_scale")
+            }
             chosen = pages[n, :, :kept]
-            _judge_sequence(
-                judgement, rules, sequence | settings, call.precision, chosen, output[n], page_size, (n,)
-            )
+            _judge_sequence(judgement, rules, sequence | settings, call.precision, chosen, output[n], page_size, (n,))
         return judgement
 
     return check

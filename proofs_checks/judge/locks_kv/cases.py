@@ -1,4 +1,4 @@
-"""Cases of the dialect locks-kv-0.1.4 for building, coding and scoring: the paper's inputs where they serve, on its grid.
+"""Cases of the dialect locks-kv-0.1.4 for building, coding and scoring, on the paper's inputs where they serve.
 
 The package's scorer reads codes, so summaries to be scored lie on the dialect's own code grid: coding them again gives
 the same codes and scales, in any arithmetic.
@@ -112,7 +112,9 @@ def score_cases() -> list[Case]:
         stage.probe("same-query-for-both", "D", "the rounded query meets the centroid too", partial(on_grid, _centre)),
     ]
     left_out = ("tf32-product",)  # a rounded query is a TF32 number
-    papers = [replace(c, inputs=partial(on_grid, c.inputs)) for c in locks_select.score_cases() if c.name not in left_out]
+    papers = [
+        replace(c, inputs=partial(on_grid, c.inputs)) for c in locks_select.score_cases() if c.name not in left_out
+    ]
     return [*own, *papers]
 
 

@@ -70,7 +70,8 @@ def _carried(carrier: int, peak: float, rival: float) -> Callable[[], Inputs]:
 
 
 def _found() -> Inputs:
-    return locks_decode._found() | {"budget_tokens": 16}
+    found = next(c for c in locks_decode.decode_cases() if c.name == "found-page")
+    return found.inputs() | {"budget_tokens": 16}
 
 
 def _int8_query() -> Inputs:
