@@ -109,9 +109,10 @@ def _weights(s: Spectrum, cuts: list[Cut], alone: NDArray[np.bool_]) -> _Weights
     other = ~np.eye(energy.shape[-1], r, dtype=bool) & alone[..., None, :]
     first = np.divide(1.0, difference**2, out=np.zeros_like(difference), where=other)
     near = np.stack([c.near for c in cuts], axis=-1)  # [H, P, n, r + 1]
-    factor = np.stack(
-        [s.gram * c.t / (1 - np.minimum(c.t, 0.5)) / np.sqrt(2 * c.gap) for c in cuts], axis=-1
-    )  # [H, P, r + 1]; used only where t < 1/2
+    with np.errstate(invalid="ignore"):  # no error times a gap that is closed
+        factor = np.stack(
+            [s.gram * c.t / (1 - np.minimum(c.t, 0.5)) / np.sqrt(2 * c.gap) for c in cuts], axis=-1
+        )  # [H, P, r + 1]; used only where t < 1/2
     factor = np.where(np.isfinite(factor), factor, 0.0)
     sides = (slice(None, -1), slice(1, None))
     gram = s.gram[:, None, :, None, None]

@@ -25,7 +25,7 @@ WHAT = {
     ),
     "forced_inside_budget": (
         "AMB-04/forced_inside_budget",
-        "sink and most recent page are kept besides the budget, never less than one page between them",
+        "sink and most recent page are kept besides the budget, so two pages more are read",
     ),
     "scale_bf16": (
         "AMB-08/scale_bf16",
@@ -56,17 +56,14 @@ def departures() -> list[Departure]:
 
 
 def _spelled(stored: dict[str, Any], switch: str) -> str:
-    shape = stored["measured"]
+    """One line: what is lost of the covered mass, below 0 what is gained, on each part of the capture."""
     parts = [
-        f"{capture}: {costs[switch]['group mean']:+.{DIGITS}f} of the group's mean, "
-        f"{costs[switch]['least covered head']:+.{DIGITS}f} of its least covered head's, "
-        f"{costs[switch]['other pages']:.1%} other pages"
+        f"{capture} {costs[switch]['group mean']:.{DIGITS}f} ({costs[switch]['least covered head']:.{DIGITS}f} for its "
+        f"least covered head), {costs[switch]['other pages']:.1%} other pages"
         for capture, costs in stored["coverage lost"].items()
     ]
-    return (
-        f"attention mass lost at {shape['budget_tokens']} tokens per KV head, rank {shape['rank']}, int4: "
-        + "; ".join(parts)
-    )
+    budget = stored["measured"]["budget_tokens"]
+    return f"group-mean coverage lost at {budget} tokens per KV head: {'; '.join(parts)}"
 
 
 def measured() -> dict[str, Any]:
@@ -92,9 +89,9 @@ def measured() -> dict[str, Any]:
 
         lost[capture.name] = {
             switch: {
-                "group mean": round(value("paper", "mean") - value(switch, "mean"), DIGITS),
-                "least covered head": round(value("paper", "worst") - value(switch, "worst"), DIGITS),
-                "other pages": round(value(switch, "other pages"), DIGITS),
+                "group mean": _rounded(value("paper", "mean") - value(switch, "mean")),
+                "least covered head": _rounded(value("paper", "worst") - value(switch, "worst")),
+                "other pages": _rounded(value(switch, "other pages")),
             }
             for switch in WHAT
         }
@@ -106,6 +103,10 @@ def measured() -> dict[str, Any]:
         "page_size": PAGE_SIZE,
     }
     return {"measured": how, "coverage lost": lost}
+
+
+def _rounded(x: float) -> float:
+    return round(x, DIGITS) + 0.0  # no -0.0
 
 
 if __name__ == "__main__":

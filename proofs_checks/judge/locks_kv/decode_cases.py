@@ -52,6 +52,8 @@ def decode_cases() -> list[Case]:
         probe("nats", "B", "scores are in nats", shaped(NOT_SHARPER)),
         probe("scale-of-80", "A", "the scale is 1/sqrt(80), whatever the padding", shaped(NOT_FLATTER, d=80)),
         probe("not-flatter", "B", "scores are in nats, not in bits", shaped(NOT_FLATTER)),
+        probe("scale-per-query-head", "D", "each query head is rounded by its own scale", _sizes),
+        probe("page-of-zeros", "D", "a page of zeros and one of equal keys: nothing is divided by 0", _zeros),
         probe("int8-query", "D", "0.4 steps of the query count nothing", _int8_query),
         probe("sum-not-max", "B", "a page of many tokens outweighs one high token", _carried(0, 3.5, 2.0)),
         probe("largest-modes", "H", "the largest modes are kept", _carried(0, 8.0, 2.5)),
@@ -72,6 +74,24 @@ def _carried(carrier: int, peak: float, rival: float) -> Callable[[], Inputs]:
 def _found() -> Inputs:
     found = next(c for c in locks_decode.decode_cases() if c.name == "found-page")
     return found.inputs() | {"budget_tokens": 16}
+
+
+def _sizes() -> Inputs:
+    """The first query head is 300 times as long as the others, and meets keys 300 times as short: by its scale the
+    others would be rounded to 0, and only the first would choose. Page 1 has 1 + 2/10, page 2 less than 1 + 2.
+    """
+    others = [1.0, 16.0, 160.0, 1.0, 1.0, 1.0]
+    inputs = shaped_pages([SUM_NOT_MAX[0], others, others], budget=16, bits=4) | {"rank": 8}
+    inputs["queries"][:, 0] *= 300.0
+    inputs["keys"][..., 0] /= 300.0
+    return inputs
+
+
+def _zeros() -> Inputs:
+    inputs = spread_pages(250, budget=48)
+    inputs["keys"][:, 48:64] = 0.0
+    inputs["keys"][:, 96:112] = inputs["keys"][:, 96:97]
+    return inputs
 
 
 def _int8_query() -> Inputs:

@@ -233,6 +233,8 @@ def test_a_wrong_stage_is_caught(stage, mutant):
         {"select": forced_inside},
         {"select": budget_floored},
         {"score": exact_queries},
+        {"score": one_scale_per_group},
+        {"score": exact_query_for_centroid},
         {"build": smallest_modes},
     ],
     ids=lambda wrong: next(iter(wrong.values())).__name__,
