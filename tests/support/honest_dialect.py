@@ -114,7 +114,7 @@ def page_values(*, scores):
 def select_pages(*, shares, budget_tokens, page_size):
     P = shares.shape[1]
     between = -(-budget_tokens // page_size)
-    if P - 2 <= between:
+    if between >= P - 2:
         return np.broadcast_to(np.arange(P), (len(shares), P)).copy()
     best = np.argsort(-shares[:, 1:-1], axis=-1, kind="stable")[:, :between] + 1
     ends = np.zeros((len(shares), 1), np.int64)

@@ -46,7 +46,8 @@ def _judge_part(judgement: Judgement, part: Part, call: Call) -> None:
         return
     judge_codes(judgement, part, x, codes, exact, 4 * u)
     if not judgement.faults:
-        rounding_departure(judgement, part, x, codes, exact)
+        in_float32 = exact.astype(np.float32) == exact  # else a port's scale is another, and nothing is half a step
+        rounding_departure(judgement, part, x, codes, np.where(in_float32, exact, 0.0))
 
 
 def budget_with_forced(budget_tokens: int, page_size: int) -> int:

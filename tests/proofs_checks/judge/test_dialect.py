@@ -4,12 +4,17 @@ The honest stages are float32 NumPy from the package's description; the mutants 
 """
 
 import json
+from pathlib import Path
 
+import dialect_mutants as wrong
 import honest_dialect as honest
+import jsonschema
 import numpy as np
 import pytest
+from answering_files import answer, verdict
 
-from proofs_checks.bounds import locks_kv as bounds
+import proofs_checks.judge
+from proofs_checks.cli import main
 from proofs_checks.judge.case import within_profile
 from proofs_checks.judge.classes import CLASSES
 from proofs_checks.judge.dialects import DIALECTS, PAPER
@@ -18,13 +23,15 @@ from proofs_checks.judge.locks_kv import costs
 from proofs_checks.judge.locks_kv.cases import FAMILIES
 from proofs_checks.judge.locks_kv.rows import ROWS
 from proofs_checks.judge.stages import STAGES
+from proofs_checks.judge.verify import verify
 from proofs_checks.numbers import Precision, round_bfloat16
 from refimpl.locks import dialect as reference
 from refimpl.locks.dialect import LOCKS_KV_0_1_4
 
 F = np.float32
 RULES = DIALECTS[LOCKS_KV_0_1_4.name]
-STAGE = "locks_decode"
+SUPPORT = Path(honest.__file__).parent
+SCHEMAS = Path(proofs_checks.judge.__file__).parent / "schemas"
 
 
 def answered(case, function, dtype):
@@ -105,142 +112,116 @@ def test_float16_weights_and_values_are_allowed_for_bf16_inputs(stage):
     assert failing(stage, decode if stage == "locks_decode" else honest.paged(decode), "bfloat16") == {}
 
 
-def recent_in_peak(*, scores):
-    """Mutant: the peak is over all pages."""
-    values = np.exp(scores - scores.max(axis=-1, keepdims=True)).sum(axis=1)
-    values[:, -1] = 0
-    return values
-
-
-def share_average(*, scores):
-    """Mutant: the paper's rule."""
-    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    values = (weights / weights.sum(axis=-1, keepdims=True)).mean(axis=1)
-    values[:, -1] = 0
-    return values
-
-
-def largest_mass(*, scores):
-    """Mutant: the package's other rule, the largest score of any head."""
-    values = scores.max(axis=1)
-    values[:, -1] = 0
-    return values
-
-
-def forced_inside(*, shares, budget_tokens, page_size):
-    """Mutant: the budget holds the forced pages, as the paper's does."""
-    inside = max(budget_tokens - 2 * page_size, 1)
-    return honest.select_pages(shares=shares, budget_tokens=inside, page_size=page_size)
-
-
-def budget_floored(*, shares, budget_tokens, page_size):
-    """Mutant: budgets are rounded down to whole pages."""
-    whole = max(budget_tokens // page_size, 1) * page_size
-    return honest.select_pages(shares=shares, budget_tokens=whole, page_size=page_size)
-
-
-def unrounded_scales(**summary):
-    """Mutant: scales stay in float32."""
-    codes = honest.quantizer()(**summary)
-    axes = {"centroid": ("centroid", -1, 127), "basis": ("basis", -2, 7), "coefficient": ("coefficients", -1, 127)}
-    for name, (part, axis, level) in axes.items():
-        level = honest.LEVELS[summary["basis_bits"]] if name == "basis" else level
-        codes[f"{name}_scale"] = np.maximum(np.abs(summary[part]).max(axis=axis) / F(level), F(1e-8))
-    return codes
-
-
-def truncated_scales(**summary):
-    """Mutant: scales cut off after bf16's digits instead of rounded."""
-    codes = unrounded_scales(**summary)
-    for name in ("centroid_scale", "basis_scale", "coefficient_scale"):
-        codes[name] = (codes[name].view(np.uint32) & 0xFFFF0000).view(F)
-    return codes
-
-
-def coded_by_stored_scale(**summary):
-    """Mutant: codes by the bf16 scale."""
-    codes = honest.quantizer()(**summary)
-    for name, part, axis, level in (
-        ("centroid", "centroid", -1, 127),
-        ("basis", "basis", -2, honest.LEVELS[summary["basis_bits"]]),
-        ("coefficient", "coefficients", -1, 127),
-    ):
-        scale = np.expand_dims(codes[f"{name}_scale"], axis)
-        codes[f"{name}_codes"] = np.clip(np.rint(summary[part] / scale), -level, level).astype(np.int8)
-    return codes
-
-
-def no_floor(**summary):
-    """Mutant: scales without a floor."""
-    codes = honest.quantizer()(**summary)
-    for name, part, axis, level in (("centroid", "centroid", -1, 127), ("coefficient", "coefficients", -1, 127)):
-        scale = np.abs(summary[part]).max(axis=axis, keepdims=True) / F(level)
-        ratio = np.divide(summary[part], scale, out=np.zeros_like(summary[part]), where=scale > 0)
-        codes[f"{name}_codes"] = np.rint(ratio).astype(np.int8)
-        codes[f"{name}_scale"] = round_bfloat16(np.squeeze(scale, axis))
-    return codes
-
-
-def exact_queries(*, queries, centroid, basis, coefficients, softmax_scale=None):
-    """Mutant: the paper's scores."""
-    projected = np.einsum("hgd,hpdr->hgpr", queries, basis)
-    logits = np.einsum("hgpr,hpbr->hgpb", projected, coefficients)
-    logits = logits + np.einsum("hgd,hpd->hgp", queries, centroid)[..., None]
-    return honest.log_sum_exp(logits * F(softmax_scale if softmax_scale is not None else queries.shape[-1] ** -0.5))
-
-
-def one_scale_per_group(*, queries, **rest):
-    """Mutant: the query heads of a group share one scale."""
-    scale = np.maximum(np.abs(queries).max(axis=(1, 2), keepdims=True), F(1e-8)) / F(127)
-    return exact_queries(queries=np.rint(queries / scale) * scale, **rest)
-
-
-def exact_query_for_centroid(*, queries, centroid, basis, coefficients, softmax_scale=None):
-    """Mutant: only the basis meets the rounded query."""
-    codes, scale = honest.rounded_queries(queries)
-    projected = np.einsum("hgd,hpdr->hgpr", codes * scale, basis)
-    logits = np.einsum("hgpr,hpbr->hgpb", projected, coefficients)
-    logits = logits + np.einsum("hgd,hpd->hgp", queries, centroid)[..., None]
-    return honest.log_sum_exp(logits * F(softmax_scale if softmax_scale is not None else queries.shape[-1] ** -0.5))
-
-
-def smallest_modes(*, key_pages, rank):
-    """Mutant: the first columns of an ascending eigendecomposition, the smallest modes."""
-    whole = honest.by_gram(key_pages=key_pages, rank=min(key_pages.shape[2:]))
-    return whole | {n: whole[n][..., :rank] for n in ("basis", "coefficients")}
-
-
 MUTANTS = {
-    "locks_build_summary": [smallest_modes],
-    "locks_quantize_summary": [unrounded_scales, truncated_scales, coded_by_stored_scale, no_floor],
-    "locks_score_pages": [exact_queries, one_scale_per_group, exact_query_for_centroid],
-    "locks_page_shares": [recent_in_peak, share_average, largest_mass],
-    "locks_select_pages": [forced_inside, budget_floored],
+    "locks_build_summary": [(wrong.smallest_modes, "one-strong-mode")],
+    "locks_quantize_summary": [
+        (wrong.unrounded_scales, "bf16-scales"),
+        (wrong.truncated_scales, "bf16-scales"),
+        (wrong.coded_by_stored_scale, "codes-before-rounding"),
+        (wrong.no_floor, "scale-floor"),
+    ],
+    "locks_score_pages": [
+        (wrong.exact_queries, "int8-query"),
+        (wrong.one_scale_per_group, "scale-per-query-head"),
+        (wrong.exact_query_for_centroid, "same-query-for-both"),
+    ],
+    "locks_page_shares": [
+        (wrong.recent_in_peak, "peak-without-recent"),
+        (wrong.share_average, "sum-of-peaks"),
+        (wrong.largest_mass, "sum-of-peaks"),
+    ],
+    "locks_select_pages": [(wrong.forced_inside, "forced-besides"), (wrong.budget_floored, "ceil-budget")],
+    "locks_decode": [
+        (honest.decoder(combine=wrong.recent_in_peak), "peak-not-share"),
+        (honest.decoder(combine=wrong.recent_in_peak), "peak-without-open-page"),
+        (honest.decoder(combine=wrong.share_average), "peak-not-share"),
+        (honest.decoder(combine=wrong.largest_mass), "sum-not-max-of-heads"),
+        (honest.decoder(select=wrong.forced_inside), "odd-budget"),
+        (honest.decoder(select=wrong.budget_floored), "odd-budget"),
+        (honest.decoder(score=wrong.exact_queries), "int8-query"),
+        (honest.decoder(score=wrong.one_scale_per_group), "scale-per-query-head"),
+        (honest.decoder(score=wrong.exact_query_for_centroid), "int8-query"),
+        (honest.decoder(build=wrong.smallest_modes), "largest-modes"),
+    ],
 }
+CAUGHT = [(stage, probe, mutant) for stage, mutants in MUTANTS.items() for mutant, probe in mutants]
 
 
-@pytest.mark.parametrize(("stage", "mutant"), [(s, m) for s, mutants in MUTANTS.items() for m in mutants])
-def test_a_wrong_stage_is_caught(stage, mutant):
-    assert failing(stage, mutant)
+@pytest.mark.parametrize(("stage", "probe", "mutant"), CAUGHT)
+def test_the_probe_of_a_mistake_catches_it(stage, probe, mutant):
+    assert answered(RULES.find_case(f"{stage}/{probe}"), mutant, "float32").faults
+
+
+def port(folder, change=""):
+    """A port file of the honest stages, the last lines changed."""
+    stages = (
+        "locks_build_summary, locks_quantize_summary = h.by_gram, h.quantizer()\n"
+        "locks_score_pages, locks_page_shares, locks_select_pages = h.scorer(), h.page_values, h.select_pages\n"
+    )
+    steps = "locks_decode = h.decoder(**changed)\nlocks_decode_paged = h.paged(locks_decode)\n"
+    path = folder / "port.py"
+    path.write_text(
+        f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nimport honest_dialect as h, dialect_mutants as wrong\n"
+        f"DIALECT = {RULES.name!r}\nchanged = {{}}\n{stages}{change}\n{steps}"
+    )
+    return str(path)
+
+
+def test_a_right_port_passes_with_every_departure_listed(tmp_path, capsys):
+    target = tmp_path / "report.json"
+    assert main(["verify", port(tmp_path), "--profile", "quick", "--json", str(target)]) == 0
+    report = json.loads(target.read_text())
+    jsonschema.validate(report, json.loads((SCHEMAS / "verify.schema.json").read_text()))
+    assert (report["dialect"], report["verdict"]) == (RULES.name, "PASS")
+    assert {d["id"] for d in report["departures"]} == {name for name, _ in costs.WHAT.values()}
+    assert "departure AMB-01/combine" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("change", "first"),
     [
-        {"combine": recent_in_peak},
-        {"combine": share_average},
-        {"combine": largest_mass},
-        {"select": forced_inside},
-        {"select": budget_floored},
-        {"score": exact_queries},
-        {"score": one_scale_per_group},
-        {"score": exact_query_for_centroid},
-        {"build": smallest_modes},
+        ("locks_page_shares = wrong.recent_in_peak; changed['combine'] = wrong.recent_in_peak", "locks_page_shares"),
+        ("locks_select_pages = wrong.forced_inside; changed['select'] = wrong.forced_inside", "locks_select_pages"),
+        ("locks_quantize_summary = wrong.unrounded_scales", "locks_quantize_summary"),
+        ("changed['combine'] = wrong.share_average", "locks_decode"),
     ],
-    ids=lambda wrong: next(iter(wrong.values())).__name__,
 )
-def test_a_wrong_decode_step_is_caught(wrong):
-    assert failing("locks_decode", honest.decoder(**wrong))
+def test_a_wrong_port_fails_and_its_first_wrong_stage_is_named(change, first, tmp_path):
+    stages = ["locks_quantize_summary", "locks_page_shares", "locks_select_pages", "locks_decode"]
+    report = verify(port(tmp_path, change), stages, "quick")
+    assert (report.verdict, report.first_failing_stage) == ("FAIL", first)
+
+
+def test_the_same_port_fails_in_the_paper_dialect(tmp_path):
+    report = verify(port(tmp_path, f"DIALECT = {PAPER!r}"), ["locks_select_pages"], "quick")
+    assert (report.dialect, report.verdict, report.departures) == (PAPER, "FAIL", [])
+
+
+def test_one_case_can_be_explained_and_made_again(tmp_path, capsys):
+    case = "locks_page_shares/peak-without-recent"
+    assert main(["repro", case, "--port", port(tmp_path, "locks_page_shares = wrong.recent_in_peak")]) == 1
+    assert main(["repro", case, "--port", port(tmp_path)]) == 0
+    assert main(["repro", case, "--port", port(tmp_path, f"DIALECT = {PAPER!r}")]) == 2, "no case of the paper"
+    capsys.readouterr()
+    assert main(["explain", case]) == 0
+    assert f"{RULES.name} dialect" in capsys.readouterr().out
+    assert main(["explain", "locks_select_pages/ceil-budget", "--dialect", RULES.name]) == 0
+    assert "int64 [1, 7]" in capsys.readouterr().out, "65 tokens are five pages, and the forced ones"
+    assert main(["list", "--cases", "--dialect", RULES.name]) == 0
+    assert case in capsys.readouterr().out
+
+
+def test_files_are_written_and_judged_in_a_dialect(tmp_path):
+    folder = tmp_path / "cases"
+    options = ["--stages", "locks_select_pages", "--profile", "quick", "--dialect", RULES.name]
+    assert main(["cases", str(folder), *options]) == 0
+    answer(folder, {"locks_select_pages": honest.select_pages})
+    code, report = verdict(folder)
+    assert (code, report["dialect"], report["verdict"]) == (0, RULES.name, "PASS")
+    (folder / "port.json").write_text(json.dumps({"DIALECT": PAPER}))
+    code, report = verdict(folder)
+    assert code == 3
+    assert "written for locks-kv-0.1.4" in report["notes"][0]
 
 
 def test_a_falling_order_of_modes_is_a_departure_here():
@@ -283,45 +264,3 @@ def test_every_switch_of_the_profile_is_listed_with_its_cost():
 
 def test_stored_costs_are_those_that_the_shipped_capture_gives():
     assert costs.measured() == json.loads(costs.FILE.read_text())
-
-
-def test_values_of_two_heads_by_hand():
-    """Peaks 4 and 8 leave out the last page: 4/4 + 2/8, 1/4 + 8/8, 2/4 + 1/8."""
-    case = RULES.find_case("locks_page_shares/sum-of-peaks")
-    prepared = prepare(case, "float32", stage=RULES.stage(case.stage))
-    expected = np.array([[1.25, 1.25, 0.625, 0.0]])
-    bound = bounds.page_values_bound(prepared.exact, prepared.reference, Precision())["shares"]
-    assert np.all(np.abs(prepared.reference["shares"] - expected) <= bound)
-
-
-def test_value_enclosure_holds_every_corner():
-    """All scores at either end of what is left open: 2^6 corners of two heads and three pages."""
-    scores = np.array([[[0.0, 0.3, -0.4], [1.0, 0.9, 1.2]]])
-    eta = np.array([[[0.1, 0.05, 0.2], [0.0, 0.3, 0.1]]])
-    low, high = bounds.value_enclosure(scores, eta, Precision())
-    assert low[0, -1] == high[0, -1] == 0.0
-    for corner in range(64):
-        signs = np.array([1.0 if corner >> i & 1 else -1.0 for i in range(6)]).reshape(1, 2, 3)
-        moved = np.concatenate([scores + signs * eta, np.zeros((1, 2, 1))], axis=-1)
-        values = reference.page_values(LOCKS_KV_0_1_4, scores=moved)
-        assert np.all((low <= values) & (values <= high))
-
-
-@pytest.mark.parametrize("case", RULES.cases_of(STAGE), ids=lambda case: case.name)
-def test_the_middle_of_the_enclosure_is_the_dialect(case):
-    """The reference, which keeps zero modes, lies inside the bounds of its own arithmetic."""
-    x = prepare(case, "float32", stage=RULES.stage(STAGE)).exact
-    if x["keys"].shape[1] <= x["page_size"]:
-        return
-    settings = {n: x[n] for n in ("rank", "basis_bits", "page_size")}
-    low, high = bounds.decode_enclosure(x["queries"], x["keys"], *settings.values(), None, Precision())
-    P = low.shape[1]
-    pages = x["keys"][:, : (P - 1) * x["page_size"]].reshape(len(low), P - 1, x["page_size"], -1)
-    built = reference.build_summary(LOCKS_KV_0_1_4, key_pages=pages, rank=x["rank"])
-    codes = reference.quantize_summary(LOCKS_KV_0_1_4, **built, basis_bits=x["basis_bits"])
-    scores = reference.score_pages(
-        LOCKS_KV_0_1_4, queries=x["queries"], **reference.locks_dequantize_summary(**codes)
-    )
-    last = np.zeros((*scores.shape[:2], 1))
-    values = reference.page_values(LOCKS_KV_0_1_4, scores=np.concatenate([scores, last], axis=-1))
-    assert np.all((low <= values) & (values <= high))
