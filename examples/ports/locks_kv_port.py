@@ -16,7 +16,7 @@ What is called for each stage:
 - ``sparse_attention``, ``paged_sparse_attention``: ``sparse_paged_decode_batched``. It returns no log-sum-exp; the lse
   here is the sum of the split states (m, l) that its kernel leaves in the state's buffers.
 - ``locks_decode``, ``locks_decode_paged``: these one after another, with its option ``combine="max"``: the default
-  ``"nrm"`` is a CUDA kernel without a twin.
+  ``"nrm"`` is a CUDA kernel without a twin. locks_kv_port_dialect.py has the package judged by its own rules.
 
 Not here: dense attention and the merge (no lse comes back), dequantised summaries and group shares (only inside its
 kernels), exact scores (in a module that imports vLLM). Rank and bits are those of the process (``LOCKS_RKI4_RANK``,
