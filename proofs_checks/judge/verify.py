@@ -18,7 +18,6 @@ from proofs_checks.judge.report import BAD, Failure, Record, Report, StageReport
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import Session, live_session
 from proofs_checks.judge.stages import STAGES, Stage
-from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.waivers import Waivers, waived
 
 Progress = Callable[[StageReport], None]
@@ -26,7 +25,8 @@ Progress = Callable[[StageReport], None]
 
 def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
-    prepared = prepare(case, dtype)
+    stage = session.declared.rules.stage(case.stage)
+    prepared = prepare(case, dtype, stage=stage)
     precision = session.declared.precision(dtype)
     law, laws = prepared.carried.get("law"), session.declared.laws
     if law is not None and laws and law not in laws:
@@ -34,7 +34,7 @@ def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     replies = [session.call(prepared, dtype)]
     second = None
     if case.relation is not None and replies[0]["status"] == "ok":
-        second = prepare(case, dtype, case.relation.change(prepared.carried))
+        second = prepare(case, dtype, case.relation.change(prepared.carried), stage)
         replies.append(session.call(second, dtype))
     if case.must_raise and replies[0]["status"] == "ok":
         return Outcome(case, dtype, "FAIL", Judgement(), "expected an error, got an answer")
@@ -174,11 +174,13 @@ def _judge_all(
     waivers: Waivers,
 ) -> None:
     report.notes += misspelt(session.declared.functions)
-    for stage in STAGES.values():
+    rules = session.declared.rules
+    report.departures += rules.departures()
+    for stage in map(rules.stage, STAGES):
         if stages is not None and stage.name not in stages:
             continue
         if stage.name in session.declared.functions:
-            cases = [c for c in cases_of(stage.name) if within_profile(c, profile)]
+            cases = [c for c in rules.cases_of(stage.name) if within_profile(c, profile)]
             row, departures = judge_stage(session, stage, cases, waivers)
             report.departures += [d for d in departures if d not in report.departures]
         else:
