@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from proofs_checks.judge.reports import targets
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import live_session
 from proofs_checks.judge.stages import STAGES
+from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.terminal import StageProgress, print_report
 from proofs_checks.judge.verify import run_case, summarize, verify
 
@@ -34,17 +36,34 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof verify`."""
     parser.add_argument("port", help="a module name, or the path of a Python file or a shared library")
     parser.add_argument("--stages", help="judge only these, comma-separated")
-    parser.add_argument("--profile", choices=PROFILES, default="default")
+    add_profile(parser)
     parser.add_argument("--device", help="overrides the port's DEVICE, such as cuda")
-    parser.add_argument("--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of one call")
-    parser.add_argument("--memory-limit", type=int, metavar="MIB", help="limit of the port's process")
+    parser.add_argument(
+        "--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of one call (default 20)"
+    )
+    parser.add_argument(
+        "--memory-limit",
+        type=int,
+        metavar="MIB",
+        help="limit of the port's process (default 8192, or half of the machine)",
+    )
     add_expected(parser)
     targets.add_targets(parser)
 
 
+def add_profile(parser: argparse.ArgumentParser) -> None:
+    """The option --profile."""
+    parser.add_argument(
+        "--profile",
+        choices=PROFILES,
+        default="default",
+        help="how many cases: quick for every edit, deep for a release",
+    )
+
+
 def add_expected(parser: argparse.ArgumentParser) -> None:
     """The option --expected."""
-    parser.add_argument("--expected", metavar="FILE", help=f"known failures, default {waivers.FILE} beside the port")
+    parser.add_argument("--expected", metavar="FILE", help=f"known failures (default {waivers.FILE} beside the port)")
 
 
 def check_stages(text: str | None) -> list[str] | None:
@@ -188,11 +207,17 @@ def _short(value: Any) -> str:
 
 def add_repro(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof repro`."""
-    parser.add_argument("case", help="a case id")
-    parser.add_argument("--port", required=True, help="a module name, or the path of a Python file or a shared library")
-    parser.add_argument("--dtype", default=None, help="input dtype, default float32")
+    parser.add_argument("case", help="a case id such as attention/head-map")
+    parser.add_argument(
+        "--port",
+        required=True,
+        help="a module name, the path of a Python file or a shared library, or a folder of answers",
+    )
+    parser.add_argument("--dtype", default=None, help="input dtype (default float32)")
     parser.add_argument("--device", help="overrides the port's DEVICE")
-    parser.add_argument("--stage-timeout", type=float, default=20.0, metavar="SECONDS")
+    parser.add_argument(
+        "--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of the call (default 20)"
+    )
 
 
 def run_repro(args: argparse.Namespace) -> int:
@@ -228,7 +253,7 @@ def _case_and_dtype(text: str, dialect: str | None = None) -> tuple[Any, str, Di
     try:
         case, rules = find_anywhere(case_id)
     except KeyError:
-        raise UsageError(f"no case {case_id!r}; see kvproof list --cases") from None
+        raise UsageError(f"no case {case_id!r}; see kvproof list --cases{_nearest(case_id)}") from None
     if dialect is not None:
         rules = DIALECTS[dialect]
         found = rules.find_case(case_id)
@@ -238,3 +263,16 @@ def _case_and_dtype(text: str, dialect: str | None = None) -> tuple[Any, str, Di
             )
         case = found
     return case, dtype or "float32", rules
+
+
+def _nearest(case_id: str) -> str:
+    """What was probably meant, as the end of a message; empty where nothing is close.
+
+    >>> _nearest("attention/headmap"), _nearest("attention"), _nearest("nothing/like/it")
+    ('; did you mean attention/head-map?', '; did you mean attention/head-map?', '')
+    """
+    stage = case_id.partition("/")[0]
+    stages = [stage] if stage in STAGES else difflib.get_close_matches(stage, STAGES, n=1)
+    ids = [case.id for name in stages for case in cases_of(name)]
+    near = ids[:1] if case_id == stage else difflib.get_close_matches(case_id, ids, n=1, cutoff=0.75)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -80,7 +80,9 @@ def port_cases(
     found = list(_cases(session, profile, stages, waivers or {}))
     if not found:
         near = "".join(f"; {line}" for line in misspelt(session.declared.functions))
-        raise ValueError(f"{port} has none of {', '.join(stages or STAGES)}{near}")
+        raise ValueError(
+            f"{port} has none of {', '.join(stages) if stages else 'the stages that kvproof list names'}{near}"
+        )
     return found
 
 

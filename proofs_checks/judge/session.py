@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -121,6 +122,8 @@ def live_session(
 
 def load(process: PortProcess) -> Declared:
     """Start the process and read what the port declares. Raises PortError where it cannot be used."""
+    if process.spec.endswith(".py") and not Path(process.spec).exists():
+        raise PortError(f"cannot import {process.spec}: no such file")
     try:
         reply = process.load()
     except PortStopped as stopped:

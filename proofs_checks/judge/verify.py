@@ -97,7 +97,7 @@ def summarize(port: str, stage: str, outcomes: Sequence[Outcome]) -> StageReport
         if outcome.verdict in BAD:
             report.failures.append(_failure(port, outcome, diagnosis))
     told = ("NOT_PROVIDED", "REFUSED", "WAIVED")
-    report.notes = [f"{o.verdict}: {o.case.id}: {o.message}" for o in outcomes if o.verdict in told]
+    report.notes = [f"{o.case.id}: {o.verdict}: {o.message}" for o in outcomes if o.verdict in told]
     return report
 
 
@@ -191,7 +191,7 @@ def _judge_all(
     if any(row.verdict in BAD for row in report.stages):
         report.verdict = "FAIL"
     elif not any(row.cases for row in report.stages):
-        wanted = ", ".join(stages or STAGES)
+        wanted = ", ".join(stages) if stages else "the stages that kvproof list names"
         raise PortError(f"no stage could be judged: {report.port} has none of {wanted}")
 
 

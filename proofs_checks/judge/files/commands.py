@@ -9,7 +9,14 @@ from pathlib import Path
 from rich.console import Console
 
 from proofs_checks.judge.case import PROFILES
-from proofs_checks.judge.commands import UsageError, add_dialect, add_expected, check_stages, waivers_of
+from proofs_checks.judge.commands import (
+    UsageError,
+    add_dialect,
+    add_expected,
+    add_profile,
+    check_stages,
+    waivers_of,
+)
 from proofs_checks.judge.dialects import PAPER
 from proofs_checks.judge.files.layout import MANIFEST, OUTPUTS, check_dtypes
 from proofs_checks.judge.files.session import file_session, strangers
@@ -24,8 +31,8 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof cases`."""
     parser.add_argument("directory", metavar="DIR", help="a folder that does not exist yet, or is empty")
     parser.add_argument("--stages", help="write only these, comma-separated")
-    parser.add_argument("--profile", choices=PROFILES, default="default")
-    parser.add_argument("--dtypes", default="float32", help="input dtypes, comma-separated, default float32")
+    add_profile(parser)
+    parser.add_argument("--dtypes", default="float32", help="input dtypes, comma-separated (default float32)")
     add_dialect(parser)
 
 

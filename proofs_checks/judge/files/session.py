@@ -192,7 +192,10 @@ def file_session(directory: str) -> Iterator[FileSession]:
         constants = _constants(folder, manifest)
     except FileError as error:
         raise PortError(f"{directory}: {error}") from None
-    declared = Declared.read({"constants": constants, "functions": _answered(folder, manifest)})
+    answered = _answered(folder, manifest)
+    if not answered:
+        raise PortError(f"{directory}: no call has an {layout.OUTPUTS} beside it yet; the program writes them")
+    declared = Declared.read({"constants": constants, "functions": answered})
     if declared.dialect != manifest.dialect:
         raise PortError(
             f"{directory}: port.json: DIALECT is {declared.dialect}, but the cases were written for "
