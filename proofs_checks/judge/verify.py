@@ -73,10 +73,28 @@ def judge_stage(
         outcomes.append(replace(waived(outcome, waivers or {}), seconds=time.monotonic() - begun))
         if ended and outcomes[-1].verdict in BAD:  # a process that ends once would do so in most cases of the stage
             break
+    outcomes = remembered(session, outcomes)
     report = summarize(session.spec, stage.name, outcomes)
     report.seconds = time.monotonic() - start
     departures = [d for o in outcomes for d in o.judgement.departures] if report.verdict == "PASS" else []
     return report, list(dict.fromkeys(departures))
+
+
+def remembered(session: Session, outcomes: list[Outcome]) -> list[Outcome]:
+    """The outcomes, with suspect K on all failures where the first one passes in a new process, without earlier calls.
+
+    A port that answers from what it kept fails whichever cases come late; what they look for says nothing about it.
+    """
+    first = next((o for o in outcomes if o.verdict == "FAIL"), None)
+    if first is None or not session.renew():
+        return outcomes
+    try:
+        alone = run_case(session, first.case, first.dtype)
+    except PortStopped:
+        return outcomes
+    if alone.verdict != "PASS":
+        return outcomes
+    return [replace(o, suspect="K") if o.verdict in BAD else o for o in outcomes]
 
 
 def summarize(port: str, stage: str, outcomes: Sequence[Outcome]) -> StageReport:
@@ -111,10 +129,13 @@ def diagnose(outcomes: Sequence[Outcome]) -> str | None:
     """The class that the stage's failures point at: the first failing probe's, where some probe failed.
 
     Probes stand in the order in which they isolate: an earlier one is not upset by the faults that later ones look for.
+    A case that passes alone and fails in buffers of an earlier call goes before all: such a port may fail anything.
     """
     failed = [o for o in outcomes if o.verdict in BAD]
     names = {o.case.name for o in failed}
-    return next((o.suspect or o.case.suspect for o in failed if o.case.probe and o.case.base not in names), None)
+    probes = [o for o in failed if o.case.probe and o.case.base not in names]
+    probes.sort(key=lambda o: o.case.delivery != "reuse")
+    return next((o.suspect or o.case.suspect for o in probes), None)
 
 
 def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:

@@ -23,18 +23,29 @@ from proofs_checks.judge.declared import CONSTANTS
 
 
 def load_port(spec: str) -> ModuleType:
-    """Import a port by file path (anything that ends in .py or names a file), by module name, or open a library."""
+    """Open a shared library, or import a port by file path, by the folder of a package, or by module name.
+
+    A path is anything that ends in .py, names a file, or is a folder with an ``__init__.py``. The port's own folder
+    comes first on the path, as for a script, unless its name is one of the standard library's: those keep theirs.
+    """
     if shared_library.is_shared_library(spec):
         return shared_library.load(spec)
     path = Path(spec)
-    if not (spec.endswith(".py") or path.is_file()):
+    package = (path / "__init__.py").is_file()
+    if not (spec.endswith(".py") or path.is_file() or package):
+        sys.path.insert(0, os.getcwd())
         return importlib.import_module(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    description = importlib.util.spec_from_file_location(path.stem, path)
+    path = path.resolve()
+    taken = path.stem in sys.stdlib_module_names or path.stem in sys.modules
+    name = f"port_{path.stem}" if taken else path.stem
+    sys.path.insert(len(sys.path) if taken else 0, str(path.parent))
+    inside = [str(path)] if package else None
+    source = path / "__init__.py" if package else path
+    description = importlib.util.spec_from_file_location(name, source, submodule_search_locations=inside)
     if description is None or description.loader is None:
         raise ImportError(f"{spec}: not a Python file")
     module = importlib.util.module_from_spec(description)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     description.loader.exec_module(module)
     return module
 

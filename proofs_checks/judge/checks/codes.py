@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from proofs_checks.judge.case import Case
 from proofs_checks.judge.judgement import Call, Departure, Fault, Judgement, compare_exactly
 from refimpl.checks import FloatArray
 from refimpl.locks.quantize import LEVELS
@@ -135,23 +136,54 @@ def rounding_departure(judgement: Judgement, part: Part, x: FloatArray, codes: F
 
 
 def packed(call: Call) -> Judgement:
-    """`locks_pack_basis`: the reference's bytes; nibbles swapped within every byte are the departure AMB-13."""
+    """`locks_pack_basis`: the reference's bytes; nibbles swapped within every byte are the departure AMB-13.
+
+    A port that also unpacks must undo what it packed, or the departure is a fault.
+    """
     judgement = Judgement()
     answer, reference = np.asarray(call.answer["basis_bytes"]), np.asarray(call.reference["basis_bytes"])
     compare_exactly(judgement, "basis_bytes", answer, reference)
-    if judgement.faults and np.array_equal((answer >> 4) | ((answer & 15) << 4), reference):
-        return Judgement(departures=[Departure("AMB-13", "the even channel sits in the high nibble")])
+    if judgement.faults and np.array_equal(_swapped(answer), reference):
+        own = call.ask(_asked("locks_unpack_basis", {"basis_bytes": answer}))
+        if own is None or np.array_equal(own["basis_codes"], call.inputs["basis_codes"]):
+            return Judgement(departures=[_high_nibble()])
     return judgement
 
 
 def unpacked(call: Call) -> Judgement:
-    """`locks_unpack_basis`: the reference's codes; even and odd channels swapped are the departure AMB-13."""
+    """`locks_unpack_basis`: the reference's codes; even and odd channels swapped are the departure AMB-13.
+
+    A port that also packs must pack in that order too, or the departure is a fault.
+    """
     judgement = Judgement()
     answer, reference = np.asarray(call.answer["basis_codes"]), np.asarray(call.reference["basis_codes"])
     compare_exactly(judgement, "basis_codes", answer, reference)
     if judgement.faults:
         H, P, d, r = reference.shape
         swapped = reference.reshape(H, P, d // 2, 2, r)[:, :, :, ::-1].reshape(reference.shape)
-        if np.array_equal(answer, swapped):
-            return Judgement(departures=[Departure("AMB-13", "the even channel sits in the high nibble")])
+        own = call.ask(_asked("locks_pack_basis", {"basis_codes": reference}))
+        if np.array_equal(answer, swapped) and (own is None or _packs_swapped(own, call)):
+            return Judgement(departures=[_high_nibble()])
     return judgement
+
+
+def _packs_swapped(own: Any, call: Call) -> bool:
+    """Whether the port's own bytes for the reference's codes are this case's bytes, nibbles swapped."""
+    return np.array_equal(_swapped(np.asarray(own["basis_bytes"])), np.asarray(call.inputs["basis_bytes"]))
+
+
+def _swapped(packed_bytes: Any) -> Any:
+    """Bytes with their nibbles swapped.
+
+    >>> _swapped(np.array([0x1F], dtype=np.uint8)).tolist() == [0xF1]
+    True
+    """
+    return (packed_bytes >> 4) | ((packed_bytes & 15) << 4)
+
+
+def _high_nibble() -> Departure:
+    return Departure("AMB-13", "the even channel sits in the high nibble", "none within the port")
+
+
+def _asked(stage: str, inputs: dict[str, Any]) -> Case:
+    return Case(stage, "own-layout", "exact", "D", "the port's own layout", lambda: inputs)

@@ -55,6 +55,10 @@ class FileSession:
         profiles = PROFILES.index(case.profile) <= PROFILES.index(self.manifest.profile)
         return profiles and layout.in_files(case) and case.stage in self.manifest.stages
 
+    def renew(self) -> bool:
+        """Files remember nothing."""
+        return False
+
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """Read one answer, after making sure that its inputs are still those of the case."""
         place = layout.folder_of(prepared.case, dtype, prepared.changed)
