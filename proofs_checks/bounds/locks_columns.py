@@ -47,59 +47,88 @@ class _Weights:
         return total
 
 
+@dataclass(frozen=True)
+class _Alone:
+    """What the moves of all three kinds share: which modes are told apart, and by how much each stretches."""
+
+    modes: NDArray[np.bool_]  # [H, P, r], those told apart from all others
+    energy: FloatArray  # [H, P, 1, r], 1 where a mode is not alone
+    turn: FloatArray  # [H, P, r], of the two neighbouring cuts together
+    common: FloatArray  # [H, P, r], relative error of a mode's length
+    weights: _Weights
+
+    def where(self, moves: FloatArray, axis: int) -> FloatArray:
+        """Moves of modes alone, +inf elsewhere; ``axis`` is the one that [H, P, r] lacks."""
+        known: FloatArray = np.where(np.expand_dims(self.modes, axis), moves, np.inf)
+        return known
+
+
 def columns(s: Spectrum, queries: FloatArray, cuts: list[Cut], u: float) -> Columns:
     """Moves of the modes between neighbouring ``cuts`` (after 0 .. r modes)."""
-    r, B = len(cuts) - 1, s.deviations.shape[2]
-    m = s.sigma.shape[-1]
-    energy = s.energy
-    own = energy[..., None, :r]  # [H, P, 1, r]
+    alone = _told_apart(s, cuts, u)
+    ratio = np.maximum(1.0, s.energy[..., None] / alone.energy)  # [H, P, n, r]
+    shift = np.sqrt(s.deviations.shape[2]) * s.centroid_error[..., None]
+    size = np.linalg.norm(s.deviations, axis=2)[..., None]  # [H, P, d, 1], by channel
+    rounding = gamma(s.deviations.shape[2] + 6, u) * size + (alone.turn[..., None, :] + 2 * u) * shift
+    rounding = rounding / np.sqrt(alone.energy)  # [H, P, d, r]
+    return Columns(
+        alone.where(_basis_moves(s, alone, ratio) + rounding, -2),
+        alone.where(_coefficient_moves(s, alone, u), -2),
+        alone.where(_projection_moves(s, queries, alone, ratio, rounding), 1),
+        alone.common,
+        alone.modes,
+    )
+
+
+def _told_apart(s: Spectrum, cuts: list[Cut], u: float) -> _Alone:
+    own = s.energy[..., None, : len(cuts) - 1]  # [H, P, 1, r]
     turn = np.stack([c.turn for c in cuts], axis=-1)
     t = np.stack([c.t for c in cuts], axis=-1)
     turn = turn[..., :-1] + turn[..., 1:]  # [H, P, r]
-    alone = (np.maximum(t[..., :-1], t[..., 1:]) < 0.5) & (turn < 0.5) & (own[..., 0, :] > 2 * s.gram[..., None])
-    safe = np.where(alone[..., None, :], own, 1.0)
-    weights = _weights(s, cuts, alone)
-    ratio_v = np.maximum(1.0, energy[..., None] / safe)  # [H, P, n, r]
-    ratio_c = np.maximum(safe, energy[..., None] ** 2 / safe)
-    sigma = np.sqrt(safe)  # [H, P, 1, r]
-    common = np.where(alone, s.gram[..., None] / (safe[..., 0, :] - s.gram[..., None] * alone) + turn**2 + 8 * u, 0.0)
+    modes = (np.maximum(t[..., :-1], t[..., 1:]) < 0.5) & (turn < 0.5) & (own[..., 0, :] > 2 * s.gram[..., None])
+    safe = np.where(modes[..., None, :], own, 1.0)
+    common = np.where(modes, s.gram[..., None] / (safe[..., 0, :] - s.gram[..., None] * modes) + turn**2 + 8 * u, 0.0)
+    return _Alone(modes, safe, turn, common, _weights(s, cuts, modes))
 
+
+def _unused(s: Spectrum) -> int:
+    """Directions of the weights beyond the m of the page and the one for all that lies outside it."""
+    return s.energy.shape[-1] - s.sigma.shape[-1] - 1
+
+
+def _basis_moves(s: Spectrum, alone: _Alone, ratio: FloatArray) -> FloatArray:
+    """Moves [H, P, d, r] of the basis entries by turning."""
     entries = np.swapaxes(s.right, -1, -2) ** 2  # [H, P, d, m]
     outside = np.maximum(1 - np.sum(entries, axis=-1, keepdims=True), 0.0)
-    pad = np.zeros((*entries.shape[:3], energy.shape[-1] - m - 1))
-    size = np.linalg.norm(s.deviations, axis=2)[..., None]  # [H, P, d, 1], by channel
-    shift = np.sqrt(B) * s.centroid_error[..., None]
-    rounding = (gamma(B + 6, u) * size + (turn[..., None, :] + 2 * u) * shift) / sigma  # [H, P, d, r]
-    basis = weights.move(np.concatenate([entries, pad, outside], axis=-1)[:, None], ratio_v)[:, 0] + rounding
+    squares = np.concatenate([entries, np.zeros((*entries.shape[:3], _unused(s))), outside], axis=-1)
+    return alone.weights.move(squares[:, None], ratio)[:, 0]
 
+
+def _coefficient_moves(s: Spectrum, alone: _Alone, u: float) -> FloatArray:
+    """Moves [H, P, B, r] of the coefficients."""
+    r = alone.modes.shape[-1]
+    ratio = np.maximum(alone.energy, s.energy[..., None] ** 2 / alone.energy)
     tokens = np.pad(s.left, ((0, 0),) * 3 + ((0, 1),)) ** 2  # [H, P, B, n]
     column = np.swapaxes(s.right[..., :r, :], -1, -2)  # [H, P, d, r]
     moved_mean = np.einsum("hpd,hpdr->hpr", s.centroid_error, np.abs(column))[..., None, :]
-    moved_mean = moved_mean + np.linalg.norm(s.centroid_error, axis=-1)[..., None, None] * turn[..., None, :]
+    moved_mean = moved_mean + np.linalg.norm(s.centroid_error, axis=-1)[..., None, None] * alone.turn[..., None, :]
     token_size = np.linalg.norm(s.deviations, axis=-1)[..., None]  # [H, P, B, 1]
-    exact = np.abs(s.left[..., :r]) * np.sqrt(own)
-    coefficients = (
-        weights.move(tokens[:, None], ratio_c)[:, 0] * (1 + common[..., None, :]) + common[..., None, :] * exact
-    )
-    coefficients = coefficients + gamma(s.deviations.shape[-1] + 8, u) * token_size + moved_mean
+    exact = np.abs(s.left[..., :r]) * np.sqrt(s.energy[..., None, :r])
+    common = alone.common[..., None, :]
+    moves = alone.weights.move(tokens[:, None], ratio)[:, 0] * (1 + common) + common * exact
+    return moves + gamma(s.deviations.shape[-1] + 8, u) * token_size + moved_mean
 
+
+def _projection_moves(
+    s: Spectrum, queries: FloatArray, alone: _Alone, ratio: FloatArray, rounding: FloatArray
+) -> FloatArray:
+    """Moves [H, G, P, r] of the queries' projections."""
     inside = np.einsum("hpmd,hgd->hgpm", s.right, queries, optimize=True)
     far = np.maximum(np.sum(queries**2, axis=-1)[:, :, None] - np.sum(inside**2, axis=-1), 0.0)[..., None]
-    squares = np.concatenate([inside**2, np.zeros((*inside.shape[:3], pad.shape[-1])), far], axis=-1)
-    projections = weights.move(squares[..., None, :], ratio_v)[..., 0, :]
-    projections = projections + np.einsum("hgd,hpdr->hgpr", np.abs(queries), rounding, optimize=True)
-    projections = projections * (1 + common[:, None]) + common[:, None] * np.abs(inside[..., :r])
-
-    def where(x: FloatArray, mask: NDArray[np.bool_]) -> FloatArray:
-        return np.where(mask, x, np.inf)
-
-    return Columns(
-        where(basis, alone[..., None, :]),
-        where(coefficients, alone[..., None, :]),
-        where(projections, alone[:, None]),
-        common,
-        alone,
-    )
+    squares = np.concatenate([inside**2, np.zeros((*inside.shape[:3], _unused(s))), far], axis=-1)
+    moves = alone.weights.move(squares[..., None, :], ratio)[..., 0, :]
+    moves = moves + np.einsum("hgd,hpdr->hgpr", np.abs(queries), rounding, optimize=True)
+    return moves * (1 + alone.common[:, None]) + alone.common[:, None] * np.abs(inside[..., : alone.modes.shape[-1]])
 
 
 def _factor(gram: FloatArray, cut: Cut) -> FloatArray:

@@ -112,10 +112,21 @@ def audit_queries(
     guard = guard + length[:, None] * leak / root
     results.at(Tally, "audit", capture, "Prop. 2, first").add(np.abs(estimated - exact), missed, guard)
 
-    sigma2 = (coefficients**2).sum(axis=1)  # [P, r]
+    held = np.einsum("gpr,pr->gp", projected**2, (coefficients**2).sum(axis=1), optimize=True)
+    audit_dominant_key(queries, deviations, held, rank, results, capture)
+
+
+def audit_dominant_key(
+    queries: FloatArray, deviations: FloatArray, held: FloatArray, rank: int, results: Results, capture: str
+) -> None:
+    """Lemma 3 (first half): no key's squared logit exceeds what the ``rank`` kept modes hold, [G, P], and the next one.
+
+    Args: queries [G, d], deviations [P, B, d], held [G, P].
+    """
+    B, d = deviations.shape[1:]
+    length = np.linalg.norm(queries, axis=1)  # [G]
     full = np.linalg.eigvalsh(deviations @ np.swapaxes(deviations, 1, 2))[:, ::-1]
-    following = full[:, rank] if rank < B else np.zeros(len(pages))
-    held = np.einsum("gpr,pr->gp", projected**2, sigma2, optimize=True)
+    following = full[:, rank] if rank < B else np.zeros(len(deviations))
     single = (np.einsum("gd,pbd->gpb", queries, deviations, optimize=True) ** 2).max(axis=2)
     allowance = 64 * U * d * full[:, 0] * np.maximum(1.0, length[:, None] ** 2)
     results.at(Tally, "audit", capture, "Lemma 3, first").add(

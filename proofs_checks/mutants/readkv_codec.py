@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.mutants.attention import _tf32
+from proofs_checks.mutants.attention import tf32_rounded
 from proofs_checks.mutants.registry import mutant
 from refimpl.readkv.codec import readkv_decode, readkv_encode
 from refimpl.readkv.planes import (
@@ -79,7 +79,7 @@ def padded(*, x: Any, signs: Any) -> Any:
 @mutant("rotate-tf32", R, "I", "the matrix product runs in TF32")
 def rotate_tf32(*, x: Any, signs: Any) -> Any:
     """I1."""
-    return readkv_rotate(x=_tf32(x), signs=signs)
+    return readkv_rotate(x=tf32_rounded(x), signs=signs)
 
 
 E = "readkv_encode"

@@ -44,7 +44,10 @@ def mutants() -> dict[str, Mutant]:
     from proofs_checks.mutants import (  # noqa: F401  (importing registers)
         attention,
         locks_codec,
+        locks_packing,
+        locks_score,
         locks_select,
+        paging,
         readkv_allocation,
         readkv_codec,
         readkv_quantiser,

@@ -33,9 +33,6 @@ def decode_cases() -> list[Case]:
     def probe(name: str, suspect: str, why: str, inputs: Any, **more: Any) -> Case:
         return stage.probe(name, suspect, why, inputs, kind="set", **more)
 
-    def general(name: str, why: str, inputs: Any, **more: Any) -> Case:
-        return stage.general(name, why, inputs, kind="set", **more)
-
     def shaped(masses: Any, **more: Any) -> Any:
         """Three query heads: the first line's, and twice the second's."""
         return partial(shaped_pages, [masses[0], masses[1], masses[1]], **more)
@@ -69,6 +66,17 @@ def decode_cases() -> list[Case]:
         probe("own-summary", "G", "three KV heads, each its own summary and queries", partial(spread_pages, 250, H=3)),
         probe("codes-to-nearest", "D", "int4 codes to nearest, a scale per column", partial(_level, 4, 160, 1)),
         probe("ternary-codes", "D", "int2 codes to nearest, a scale per column", partial(_level, 2, 320, 3)),
+        *_general_cases(stage),
+    ]
+
+
+def _general_cases(stage: Family) -> list[Case]:
+    """Precisions, ranks, sizes and real tokens, after the probes."""
+
+    def general(name: str, why: str, inputs: Any, **more: Any) -> Case:
+        return stage.general(name, why, inputs, kind="set", **more)
+
+    return [
         *[
             general(f"bits-{bits}", f"basis_bits {bits!r}", partial(spread_pages, 250, bits=bits))
             for bits in (None, "fp", 8, 4, 2)

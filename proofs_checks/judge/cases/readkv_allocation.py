@@ -25,9 +25,6 @@ def choose_cases() -> list[Case]:
 
         return stage.exact(name, suspect, why, inputs)
 
-    def drawn(name: str, why: str, make: Any, **more: Any) -> Case:
-        return stage.general(name, why, make, kind="set", **more)
-
     one, tree = [1.0, 0.0, 0.0, 0.0], gains_of()
     return [
         exact("largest-first", EXCHANGE, [4.0, 1.0], [0.5, 0.25], 3),
@@ -54,6 +51,17 @@ def choose_cases() -> list[Case]:
             "tiny-importances", "2^-70 and less are still worth something", 2.0 ** -np.arange(70.0, 90), tree, 40, "I"
         ),
         exact("large-importances", "2^100 does not overflow", 2.0 ** np.arange(100.0, 80, -1), tree, 37, "I"),
+        *_drawn_cases(stage),
+    ]
+
+
+def _drawn_cases(stage: Family) -> list[Case]:
+    """Cases whose depths are judged by what they buy."""
+
+    def drawn(name: str, why: str, make: Any, **more: Any) -> Case:
+        return stage.general(name, why, make, kind="set", **more)
+
+    return [
         drawn("random", "random importances, a third of the budget", partial(_random, 96, 256)),
         drawn("heavy-tail", "squared softmax weights over 60 decades, dead tokens", _heavy_tail),
         drawn("capture-keys", "real importances of 3 heads, rate 2", _captured),

@@ -274,11 +274,12 @@ def test_a_faulty_step_fails_the_case_of_its_class_by_its_pages(fault, letter, n
     assert {f.result for f in judgement.faults} == {"pages"}  # its attention over its own pages is right
 
 
-@pytest.mark.parametrize("case", cases_of("locks_decode"), ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [c for c in cases_of("locks_decode") if c.inputs()["keys"].shape[1]], ids=lambda case: case.name
+)
 def test_the_step_without_a_fault_passes(case):
     one = prepared(case.name)
-    if one.exact["keys"].shape[1]:
-        assert not judge(one, Decode(**one.exact)(), PRECISION).faults
+    assert not judge(one, Decode(**one.exact)(), PRECISION).faults
 
 
 TRIVIAL = {"no-tokens", "one-open-token", "all-kept", "two-pages"}

@@ -19,9 +19,8 @@ def test_inverse_rotation_is_exact(pairing):
     rng = np.random.default_rng(0)
     x, positions, rope = rng.standard_normal((5, 8)), np.array([0, 1, 17, 4096, 100_000]), Rope(100_000.0, pairing)
     back = rotate(rotate(x, positions, rope), positions, rope, inverse=True)
-    assert (
-        np.abs(back - x).max() <= 8 * EPS * np.abs(x).max()
-    )  # the same cos and sin both ways: four products, two sums
+    # the same cos and sin both ways: four products, two sums
+    assert np.abs(back - x).max() <= 8 * EPS * np.abs(x).max()
 
 
 @pytest.mark.parametrize("pairing", ["half-split", "interleaved"])
@@ -29,8 +28,9 @@ def test_dot_products_depend_on_the_distance_alone(pairing):
     rng = np.random.default_rng(1)
     q, k, rope = rng.standard_normal(8), rng.standard_normal(8), Rope(100.0, pairing)
     dots = [rotate(q[None], np.array([m + 3]), rope)[0] @ rotate(k[None], np.array([m]), rope)[0] for m in (0, 5, 40)]
-    # angles up to 43 radians are off by half an ulp of themselves, 43 EPS; norms of both vectors bound the rest
-    assert np.ptp(dots) <= 200 * EPS * np.linalg.norm(q) * np.linalg.norm(k)
+    # of two dot products, two angles each of up to 43 radians, rounded once; cos and sin to an ulp, then two products
+    # and a sum on either side, and eight terms
+    assert np.ptp(dots) <= 2 * (2 * 43 + 2 * (2 + 3) + 8) * EPS / 2 * np.linalg.norm(q) * np.linalg.norm(k)
 
 
 def test_pairings_turn_other_channels():

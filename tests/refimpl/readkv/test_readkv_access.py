@@ -190,7 +190,7 @@ def test_e13s_obstruction_is_the_same_in_every_dimension(d):
     assert np.abs(np.abs(rotated) * math.sqrt(d) - 1).max() <= 4 * 2.0**-53
     run = run_protocol(key_score_protocol(transform=transform, depth=8, budget=2 * d), np.eye(d)[0], np.eye(d)[0])
     assert run.probes == 2 * d
-    # every depth is two, so the answer is Q_2(1); d products and sums of terms Q_2 / d
+    # every depth is two, so the answer is Q_2(1), printed to 1e-8; d products and sums of terms Q_2 / d
     assert abs((run.answer - 1) ** 2 - 0.26052611) <= 1e-8 + 4 * (d + 4) * 2.0**-53
 
 

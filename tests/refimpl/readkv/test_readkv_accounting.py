@@ -215,10 +215,17 @@ def test_200_steps_do_not():
 def test_the_crossover_separates_losing_from_saving(prompt, more, less, read):
     fixed, stored = read + less, read + less + more
     crossover = crossover_steps(stored=stored, read=read, fixed=fixed, prompt=prompt)
+
+    def excess(steps):
+        """App. A.4's quadratic: its positive root is the crossover."""
+        return Fraction(less, 2) * steps**2 + (less * (prompt - Fraction(1, 2)) - more) * steps - more * prompt
+
     for steps in {max(1, int(crossover) + offset) for offset in (-1, 0, 1, 2)}:
         saving = traffic_saving(stored=stored, read=read, fixed=fixed, prompt=prompt, steps=steps)
-        if abs(steps - crossover) > 1e-9 * (1 + crossover):  # an integer crossover is the tie itself
-            assert (saving > 0) == (steps > crossover)
+        assert (saving > 0) == (excess(steps) > 0)
+    # the crossover itself: a square root, a sum, a quotient and their exact operands' roundings, without cancellation
+    near = 8 * Fraction(2) ** -53 * Fraction(crossover)
+    assert excess(Fraction(crossover) - near) <= 0 <= excess(Fraction(crossover) + near)
 
 
 def test_the_crossover_from_an_empty_cache():
