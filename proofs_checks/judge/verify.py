@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from proofs_checks.judge.bisection import PIPELINES, Finding, bisect
 from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.judgement import Departure, Fault, Judgement
@@ -54,6 +55,7 @@ def judge_stage(
     """Judge one stage on ``cases`` in every dtype the port declares."""
     start = time.monotonic()
     outcomes: list[Outcome] = []
+    ended = False
     chosen = [(c, d) for c in cases if session.takes(c) for d in session.declared.dtypes if d in c.dtypes]
     for case, dtype in chosen:
         begun, ended = time.monotonic(), False
@@ -65,9 +67,20 @@ def judge_stage(
         if ended and outcomes[-1].verdict in BAD:  # a process that ends once would do so in most cases of the stage
             break
     report = summarize(session.spec, stage.name, outcomes)
+    if report.verdict == "FAIL" and stage.name in PIPELINES and not ended:
+        tell(report, bisect(session, stage, outcomes), outcomes)
     report.seconds = time.monotonic() - start
     departures = [d for o in outcomes for d in o.judgement.departures] if report.verdict == "PASS" else []
     return report, list(dict.fromkeys(departures))
+
+
+def tell(report: StageReport, finding: Finding, outcomes: Sequence[Outcome]) -> None:
+    """Put what bisection found into a stage's report: its lines first, its class where no answer tells it by itself."""
+    report.notes = [*finding.notes, *report.notes]
+    if finding.suspect is not None:
+        bad = [o for o in outcomes if o.verdict in BAD]
+        told = zip(report.failures, bad, strict=True)
+        report.failures = [f if o.suspect else replace(f, suspect=finding.suspect) for f, o in told]
 
 
 def summarize(port: str, stage: str, outcomes: Sequence[Outcome]) -> StageReport:
