@@ -23,6 +23,7 @@ from proofs_checks.numbers import Precision
 from refimpl.checks import ArgumentError, FloatArray
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.decode import locks_scores
+from refimpl.locks.summary import locks_build_summary
 from refimpl.paging import gather_sequence
 
 Inputs = dict[str, Any]
@@ -71,6 +72,49 @@ class Step:
             return low / right, high / right
 
 
+def by_gram(key_pages: Any, rank: int) -> Any:
+    """Modes [H, P, d, r], of any length, as float32 eigenvectors of D D^T give them."""
+    deviations = _deviations(key_pages)
+    _, vectors = np.linalg.eigh(deviations @ np.swapaxes(deviations, -1, -2))
+    return np.swapaxes(deviations, -1, -2) @ vectors[..., ::-1][..., :rank]
+
+
+def by_svd(key_pages: Any, rank: int) -> Any:
+    """Modes [H, P, d, r] as a float32 singular value decomposition of D gives them."""
+    return np.swapaxes(np.linalg.svd(_deviations(key_pages), full_matrices=False)[2][..., :rank, :], -1, -2)
+
+
+def _deviations(key_pages: Any) -> Any:
+    pages = np.asarray(key_pages, np.float32)
+    return pages - pages.mean(axis=2, keepdims=True)
+
+
+def signed_like(modes: Callable[[Any, int], Any]) -> Callable[..., Any]:
+    """The reference's build with every column pointing as ``modes`` has it (AMB-12: signs are free)."""
+
+    def build(*, key_pages: Any, rank: int) -> Any:
+        summary = locks_build_summary(key_pages=key_pages, rank=rank)
+        sign = np.where(np.sum(summary["basis"] * modes(key_pages, rank), axis=2, keepdims=True) < 0, -1.0, 1.0)
+        return summary | {name: summary[name] * sign for name in ("basis", "coefficients")}
+
+    return build
+
+
+SIGNED = ("locks_quantize_summary", "locks_dequantize_summary", "locks_pack_basis", "locks_unpack_basis")
+"""Stages whose mistakes may treat the two signs of a column differently."""
+
+SIGNS: tuple[Callable[..., Any] | None, ...] = (None, signed_like(by_gram), signed_like(by_svd))
+"""The signs that are tried: the reference's, and what the usual two solvers leave."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One mistake, and the signs of the basis columns that it met."""
+
+    mistake: Mutant
+    signs: Callable[..., Any] | None = None
+
+
 @dataclass
 class Imagined:
     """What a step with one mistake answers. ``shares`` [H, P] of each sequence that has tokens, in order."""
@@ -88,18 +132,21 @@ def consistent(
     precision: Callable[[str], Precision],
 ) -> list[Mutant]:
     """The mistakes that explain every failing case and would have passed where the port passed."""
-    left = list(mistakes) if failed else []
+    tried = [Hypothesis(m, s) for m in mistakes for s in (SIGNS if m.stage in SIGNED else SIGNS[:1])]
+    left = tried if failed else []
     for evidence in failed:
-        left = [mistake for mistake in left if explains(mistake, evidence)]
+        left = [hypothesis for hypothesis in left if explains(hypothesis, evidence)]
     for case, dtype in passed if left else ():
         prepared = prepare(case, dtype)
-        left = [mistake for mistake in left if _would_pass(mistake, prepared, precision(dtype))]
-    return left
+        left = [hypothesis for hypothesis in left if _would_pass(hypothesis, prepared, precision(dtype))]
+    return list({hypothesis.mistake.id: hypothesis.mistake for hypothesis in left}.values())
 
 
-def imagine(mistake: Mutant, stage: Stage, inputs: Inputs) -> Imagined | None:
+def imagine(hypothesis: Hypothesis, stage: Stage, inputs: Inputs) -> Imagined | None:
     """The answer of a right pipeline with this one mistake, in float64; None where it raises."""
-    port = build_port({mistake.stage: _carrying(mistake)})
+    mistake = hypothesis.mistake
+    signed = {} if hypothesis.signs is None else {"locks_build_summary": hypothesis.signs}
+    port = build_port({**signed, mistake.stage: _carrying(mistake)})
     imagined = Imagined({}, attend=port.sparse_attention)
     combine, attend = port.locks_page_shares, port.sparse_attention
 
@@ -136,8 +183,8 @@ def _carrying(mistake: Mutant) -> Callable[..., Any]:
     return call
 
 
-def _would_pass(mistake: Mutant, prepared: Prepared, precision: Precision) -> bool:
-    imagined = imagine(mistake, prepared.stage, prepared.stage.exact_inputs(prepared.sent))
+def _would_pass(hypothesis: Hypothesis, prepared: Prepared, precision: Precision) -> bool:
+    imagined = imagine(hypothesis, prepared.stage, prepared.stage.exact_inputs(prepared.sent))
     if imagined is None:
         return False
     if all(np.array_equal(imagined.answer[name], prepared.reference[name]) for name in prepared.reference):
@@ -145,10 +192,10 @@ def _would_pass(mistake: Mutant, prepared: Prepared, precision: Precision) -> bo
     return not judge(prepared, imagined.answer, precision).faults
 
 
-def explains(mistake: Mutant, evidence: Evidence) -> bool:
+def explains(hypothesis: Hypothesis, evidence: Evidence) -> bool:
     """Whether the port's pages are those of the mistake, up to near ties, and its output within the bound of them."""
     prepared = evidence.prepared
-    imagined = imagine(mistake, prepared.stage, prepared.stage.exact_inputs(prepared.sent))
+    imagined = imagine(hypothesis, prepared.stage, prepared.stage.exact_inputs(prepared.sent))
     if imagined is None or any(np.shape(evidence.answer[n]) != np.shape(v) for n, v in imagined.answer.items()):
         return False
     shares = iter(imagined.shares)
