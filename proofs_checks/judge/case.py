@@ -5,11 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from proofs_checks.judge.judgement import Kind
+from proofs_checks.judge.judgement import Judgement, Kind
+from proofs_checks.numbers import Precision
 
 Inputs = dict[str, Any]
 PROFILES = ("quick", "default", "deep")
@@ -27,6 +28,30 @@ class Relation:
     allowance: float = 2.0
 
 
+class Calls(Protocol):
+    """A port as a trial sees it (`proofs_checks.judge.trials`)."""
+
+    precision: Precision
+    dtype: str
+    reproducible: bool
+
+    def provides(self, stage: str) -> bool:
+        """Whether the port has the stage."""
+
+    def carried(self, inputs: Inputs) -> Inputs:
+        """The inputs of the trial's own stage as the port receives them."""
+
+    def ask(self, inputs: Inputs, stage: str | None = None) -> dict[str, Any]:
+        """The port's results, right in form or in shape at least; ``inputs`` are as the port receives them."""
+
+    def judge(self, inputs: Inputs, answer: Mapping[str, Any]) -> Judgement:
+        """The judgement of one answer by the stage's own check."""
+
+
+Trial = Callable[[Calls, Inputs], Judgement]
+"""What a trial does with a port, from the case's inputs as the port receives them."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One case.
@@ -36,7 +61,8 @@ class Case:
     results that are looked at. ``poison`` changes what the port sees and the reference does not, in places that the
     stage must never read. ``dtypes`` limits the input dtypes in which the inputs are representable. ``delivery`` says
     how the port's arrays lie in memory (`proofs_checks.judge.delivery`); such a case repeats the case named ``base``,
-    so it diagnoses only where that one passes.
+    so it diagnoses only where that one passes. ``trial`` makes calls of its own and judges them together; such a case is
+    metamorphic, needs a live port, and the reference is never run on its inputs.
     """
 
     stage: str
@@ -53,6 +79,7 @@ class Case:
     profile: str = "quick"
     delivery: str = "plain"
     base: str | None = None
+    trial: Trial | None = None
 
     @property
     def id(self) -> str:

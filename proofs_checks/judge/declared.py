@@ -35,6 +35,7 @@ class Declared:
     lowest_index: bool
     dialect: str
     functions: tuple[str, ...]
+    reproducible: bool = False
 
     @classmethod
     def read(cls, reply: dict[str, Any]) -> Declared:
@@ -59,6 +60,7 @@ class Declared:
             constants["TIES"] == "lowest_index",
             constants["DIALECT"],
             tuple(reply["functions"]),
+            reproducible=bool(constants["REPRODUCIBLE"]),
         )
 
     def precision(self, dtype: str) -> Precision:

@@ -19,6 +19,7 @@ from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import Session, live_session
 from proofs_checks.judge.stages import STAGES, Stage
 from proofs_checks.judge.suite import cases_of
+from proofs_checks.judge.trials import run_trial
 from proofs_checks.judge.waivers import Waivers, waived
 
 Progress = Callable[[StageReport], None]
@@ -26,6 +27,8 @@ Progress = Callable[[StageReport], None]
 
 def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
+    if case.trial is not None:
+        return run_trial(session, case, dtype)
     prepared = prepare(case, dtype)
     precision = session.declared.precision(dtype)
     replies = [session.call(prepared, dtype)]

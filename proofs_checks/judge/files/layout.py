@@ -34,8 +34,8 @@ MANIFEST, PORT, CALL, INPUTS, OUTPUTS = (
 
 
 def in_files(case: Case) -> bool:
-    """Whether files can deliver a case: how arrays lie in a port's memory they cannot say."""
-    return case.delivery == "plain"
+    """Whether files can deliver a case: not how arrays lie in a port's memory, nor calls that follow from answers."""
+    return case.delivery == "plain" and case.trial is None
 
 
 def folder_of(case: Case, dtype: str, changed: bool = False) -> PurePosixPath:
