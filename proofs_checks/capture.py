@@ -62,12 +62,24 @@ def load_capture(path: str | Path) -> Capture:
 
 
 SHIPPED = "smollm2_135m_instruct_q4_1"
+WORD = "shipped"
+"""What a command line calls the capture that comes with the project."""
+
+
+def capture_path(text: str | Path) -> Path:
+    """The path that a command line means: ``shipped`` is the capture that comes with the project.
+
+    >>> capture_path("shipped").name, capture_path("mine.safetensors").name
+    ('smollm2_135m_instruct_q4_1.safetensors', 'mine.safetensors')
+    """
+    shipped = str(text) == WORD and not Path(WORD).exists()
+    return fixtures_directory() / "captures" / f"{SHIPPED}.safetensors" if shipped else Path(text)
 
 
 @lru_cache(maxsize=1)
 def shipped_capture() -> Capture:
     """The capture that comes with the project: SmolLM2-135M-Instruct with 4-bit (Q4_1) weights."""
-    return load_capture(fixtures_directory() / "captures" / f"{SHIPPED}.safetensors")
+    return load_capture(capture_path(WORD))
 
 
 def needle_slice(layer: int, step: int) -> dict[str, Any]:

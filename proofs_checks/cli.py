@@ -1,4 +1,4 @@
-"""The command `kvproof`. Exit codes: 0 pass, 1 fail, 2 wrong usage, 3 the port or the environment could not be used.
+"""The command `kvproof`.
 
 What a verb needs is imported when it is asked for, so that judging a port loads neither plots nor ball arithmetic.
 """
@@ -18,6 +18,10 @@ from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.reports.targets import TargetError
 from proofs_checks.judge.waivers import WaiverError
 from proofs_checks.version import version
+
+DESCRIPTION = """Judge a port of a KV-cache-reading kernel: which stage is wrong, by how many times its error bound, on
+which small input. Start with: kvproof list, then kvproof verify PORT. A verb's options: kvproof VERB --help"""
+EXIT_CODES = "exit codes: 0 pass, 1 fail, 2 wrong usage, 3 the port, a file or an extra could not be used"
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,14 @@ JUDGE = "proofs_checks.judge.commands"
 FILES = "proofs_checks.judge.files.commands"
 VERBS = {
     "verify": Verb("judge a port", JUDGE, "add_verify", "run_verify"),
-    "cases": Verb("write the calls as files, for a port in any language", FILES, "add_cases", "run_cases"),
-    "judge": Verb("judge the answers that were written beside them", FILES, "add_judge", "run_judge"),
-    "list": Verb("list the stages, the cases, and what is built", JUDGE, "add_list", "run_list"),
-    "explain": Verb("say what a case looks for", JUDGE, "add_explain", "run_explain"),
-    "repro": Verb("make the one call of one case", JUDGE, "add_repro", "run_repro"),
-    "mutants": Verb("judge the deliberately wrong ports: the kill matrix", "proofs_checks.mutants.command"),
+    "cases": Verb("write the calls of all cases as files, for a port in any language", FILES, "add_cases", "run_cases"),
+    "judge": Verb("judge the answers that a program wrote beside those calls", FILES, "add_judge", "run_judge"),
+    "list": Verb("list the stages, and the cases or what is built on request", JUDGE, "add_list", "run_list"),
+    "explain": Verb("say what a case looks for and show its inputs", JUDGE, "add_explain", "run_explain"),
+    "repro": Verb("make the one call of one case again and judge it", JUDGE, "add_repro", "run_repro"),
+    "mutants": Verb("judge ports that are wrong on purpose: the kill matrix", "proofs_checks.mutants.command"),
     "prove": Verb("check every numbered statement of the papers", "proofs_checks.statements.command"),
-    "microscope": Verb("the papers' measurements on a capture", "proofs_checks.microscope.command"),
+    "microscope": Verb("repeat the papers' measurements on a capture", "proofs_checks.microscope.command"),
     "capture": Verb(
         "make a capture from a GGUF Llama-family model, on the CPU", "proofs_checks.microscope.gguf_capture"
     ),
@@ -55,11 +59,13 @@ VERBS = {
 
 def build_parser(verb: str | None) -> argparse.ArgumentParser:
     """The parser of all verbs; the options of ``verb`` alone are filled in."""
-    parser = argparse.ArgumentParser(prog="kvproof", description=__doc__)
+    parser = argparse.ArgumentParser(prog="kvproof", description=DESCRIPTION, epilog=EXIT_CODES)
     parser.add_argument("--version", action="version", version=f"kvproof {version()}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, about in VERBS.items():
-        one = verbs.add_parser(name, help=about.summary, description=about.summary)
+        one = verbs.add_parser(
+            name, help=about.summary, description=f"{about.summary[0].upper()}{about.summary[1:]}.", epilog=EXIT_CODES
+        )
         if name == verb:
             about.function(about.add)(one)
     return parser

@@ -7,8 +7,9 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
+
+from proofs_checks.fixtures import FixtureError, checkout_directory
 
 PAPERS = {"locks": "Locks", "readkv": "ReadKV"}
 KINDS = {
@@ -183,9 +184,10 @@ def render_row(entry: Entry) -> str:
 
 def main() -> int:
     """Write docs/coverage.md beside this checkout's packages; 0 when done, 3 outside a checkout."""
-    docs = Path(__file__).resolve().parent.parent / "docs"
-    if not docs.is_dir():
-        print("coverage: no docs/ beside the package; run this in a checkout of the repository", file=sys.stderr)
+    try:
+        docs = checkout_directory("docs")
+    except FixtureError as error:
+        print(f"coverage: {error}", file=sys.stderr)
         return 3
     (docs / "coverage.md").write_text(render_markdown(), encoding="utf-8")
     return 0

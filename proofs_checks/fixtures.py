@@ -22,3 +22,17 @@ def fixtures_directory() -> Path:
         if (place / "captures").is_dir():
             return place
     raise FixtureError(f"fixtures: expected beside {package}; reinstall kvproof or use a full checkout")
+
+
+def checkout_directory(name: str) -> Path:
+    """The folder ``name`` of the checkout that this package runs from, for what writes into the repository.
+
+    Raises FixtureError where the package is installed without a checkout.
+
+    >>> checkout_directory("docs").name
+    'docs'
+    """
+    place = Path(__file__).resolve().parent.parent / name
+    if not place.is_dir():
+        raise FixtureError(f"no {name}/ beside the package; run this in a checkout of the repository")
+    return place

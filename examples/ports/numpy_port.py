@@ -1,10 +1,34 @@
-"""A plain float32 NumPy port of every Locks and attention stage. It imports nothing of kvproof."""
+"""A plain float32 NumPy port of every stage. It imports nothing of kvproof; ReadKV's half lies in a second file."""
 
 import math
+import sys
+from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from numpy_port_readkv import (  # noqa: F401
+    affine_dequantize,
+    affine_quantize,
+    lloyd_max_codebook,
+    readkv_attention,
+    readkv_choose_depths,
+    readkv_decode,
+    readkv_encode,
+    readkv_key_importance,
+    readkv_pack_key_planes,
+    readkv_pack_value_planes,
+    readkv_restricted_attention,
+    readkv_rotate,
+    readkv_tree,
+    readkv_unpack_key_planes,
+    readkv_unpack_value_planes,
+    readkv_value_importance,
+)
+
 DTYPES = ("float32",)
+LAWS = ("normal", "sphere")
 F = np.float32
 
 

@@ -1,12 +1,39 @@
-"""A plain torch port of every Locks and attention stage: float32, bfloat16 and float16 inputs, float32 arithmetic."""
+"""A plain torch port of every stage: float32, bfloat16 and float16 inputs, float32 arithmetic.
+
+ReadKV's half lies in a second file.
+"""
 
 import math
+import sys
+from pathlib import Path
 
 import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from torch_port_readkv import (  # noqa: F401
+    affine_dequantize,
+    affine_quantize,
+    lloyd_max_codebook,
+    readkv_attention,
+    readkv_choose_depths,
+    readkv_decode,
+    readkv_encode,
+    readkv_key_importance,
+    readkv_pack_key_planes,
+    readkv_pack_value_planes,
+    readkv_restricted_attention,
+    readkv_rotate,
+    readkv_tree,
+    readkv_unpack_key_planes,
+    readkv_unpack_value_planes,
+    readkv_value_importance,
+)
 
 FRAMEWORK = "torch"
 DTYPES = ("float32", "bfloat16", "float16")
 ACCUMULATE = "float32"
+LAWS = ("normal",)
 F = torch.float32
 
 

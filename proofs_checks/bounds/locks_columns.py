@@ -102,6 +102,14 @@ def columns(s: Spectrum, queries: FloatArray, cuts: list[Cut], u: float) -> Colu
     )
 
 
+def _factor(gram: FloatArray, cut: Cut) -> FloatArray:
+    """E t / (1 - t) / sqrt(2 gap) of one gap, [H, P]; used only where t < 1/2, and 0 elsewhere."""
+    narrow = (cut.t < 0.5) & (cut.gap > 0)
+    t, gap = np.where(narrow, cut.t, 0.0), np.where(narrow, cut.gap, 1.0)
+    factor: FloatArray = gram * t / (1 - t) / np.sqrt(2 * gap)
+    return factor
+
+
 def _weights(s: Spectrum, cuts: list[Cut], alone: NDArray[np.bool_]) -> _Weights:
     """1 / (lambda_k - lambda_l)^2 for l != k, and 1 / |lambda_l - c| of the gaps before and behind mode k."""
     r, energy = len(cuts) - 1, s.energy
@@ -109,10 +117,7 @@ def _weights(s: Spectrum, cuts: list[Cut], alone: NDArray[np.bool_]) -> _Weights
     other = ~np.eye(energy.shape[-1], r, dtype=bool) & alone[..., None, :]
     first = np.divide(1.0, difference**2, out=np.zeros_like(difference), where=other)
     near = np.stack([c.near for c in cuts], axis=-1)  # [H, P, n, r + 1]
-    factor = np.stack(
-        [s.gram * c.t / (1 - np.minimum(c.t, 0.5)) / np.sqrt(2 * c.gap) for c in cuts], axis=-1
-    )  # [H, P, r + 1]; used only where t < 1/2
-    factor = np.where(np.isfinite(factor), factor, 0.0)
+    factor = np.stack([_factor(s.gram, c) for c in cuts], axis=-1)  # [H, P, r + 1]
     sides = (slice(None, -1), slice(1, None))
     gram = s.gram[:, None, :, None, None]
     rest, factors = [near[:, None, ..., i] for i in sides], [factor[:, None, :, None, i] for i in sides]

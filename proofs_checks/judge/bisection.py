@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from proofs_checks.judge.ask import asker
 from proofs_checks.judge.case import Case
 from proofs_checks.judge.hypotheses import Evidence, consistent
 from proofs_checks.judge.judging import form_fault, judge, prepare
@@ -36,11 +37,23 @@ DECODE: tuple[Part, ...] = (
     ("sparse_attention",),
 )
 
+READER: tuple[Part, ...] = (
+    ("readkv_rotate",),
+    ("readkv_key_importance",),
+    ("readkv_choose_depths",),
+    ("readkv_tree", "readkv_decode"),  # a port decodes by its own tree
+    ("readkv_value_importance",),
+)
+
 PIPELINES: dict[str, tuple[Part, ...]] = {
     "locks_decode": DECODE,
     "locks_decode_paged": (*DECODE, ("locks_decode",)),
+    "readkv_attention": READER,
 }
 """The stages that are made of other stages, with these in the order in which they run."""
+
+SEARCHED = ("locks_decode", "locks_decode_paged")
+"""The stages whose answers are compared with those of known mistakes."""
 
 TRIED = 6
 """Failing cases that a port's own stages are tried on, the smallest first."""
@@ -60,7 +73,8 @@ class Finding:
 
 def bisect(session: Session, stage: Stage, outcomes: Sequence[Outcome]) -> Finding:
     """Look into the failures of a pipeline stage. Never raises for what the port does."""
-    failed = [o for o in outcomes if o.verdict == "FAIL" and o.case.relation is None]
+    single = [o for o in outcomes if o.case.relation is None and o.case.trial is None and not o.case.must_raise]
+    failed = [o for o in single if o.verdict == "FAIL"]
     finding = Finding()
     if not failed:
         return finding
@@ -68,10 +82,11 @@ def bisect(session: Session, stage: Stage, outcomes: Sequence[Outcome]) -> Findi
         failed.sort(key=_size)
         if session.takes(replace(failed[0].case, delivery="strided")):  # a live port: files answer no new calls
             finding.notes += by_parts(session, stage, failed[:TRIED])
-        evidence = [e for o in failed if (e := _evidence(session, o)) is not None]
+        searched = failed if stage.name in SEARCHED else []
+        evidence = [e for o in searched if (e := _evidence(session, o)) is not None]
     except PortStopped as stopped:
         return Finding([*finding.notes, f"bisection: stopped: {stopped}"])
-    passed = [(o.case, o.dtype) for o in outcomes if o.verdict == "PASS" and o.case.relation is None]
+    passed = [(o.case, o.dtype) for o in single if o.verdict == "PASS"]
     known = consistent(hypotheses(stage.name), evidence, passed, session.declared.precision)
     if known:
         finding.notes.append(_known(known, len(evidence)))
@@ -175,7 +190,8 @@ def _fault_with(session: Session, stage: Stage, outcome: Outcome, names: Part) -
     except Exception as error:
         return f"the reference cannot go on: {error}"
     declared = session.declared
-    faults = judge(prepared, answer, declared.precision(outcome.dtype), declared.lowest_index).faults
+    ask = asker(session) if "readkv_tree" in names else None
+    faults = judge(prepared, answer, declared.precision(outcome.dtype), declared.lowest_index, ask).faults
     return faults[0].message if faults else None
 
 

@@ -31,21 +31,22 @@ class Relation:
 class Calls(Protocol):
     """A port as a trial sees it (`proofs_checks.judge.trials`)."""
 
-    precision: Precision
-    dtype: str
-    reproducible: bool
+    @property
+    def precision(self) -> Precision:
+        """What the port declares for the trial's dtype."""
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the port declares the same bits over runs and batch sizes."""
 
     def provides(self, stage: str) -> bool:
         """Whether the port has the stage."""
 
-    def carried(self, inputs: Inputs) -> Inputs:
-        """The inputs of the trial's own stage as the port receives them."""
+    def ask(self, inputs: Inputs, shapes: Mapping[str, tuple[int, ...]], stage: str | None = None) -> dict[str, Any]:
+        """The port's results, of these shapes and finite; ``inputs`` are as the port receives them."""
 
-    def ask(self, inputs: Inputs, stage: str | None = None) -> dict[str, Any]:
-        """The port's results, right in form or in shape at least; ``inputs`` are as the port receives them."""
-
-    def judge(self, inputs: Inputs, answer: Mapping[str, Any]) -> Judgement:
-        """The judgement of one answer by the stage's own check."""
+    def judged(self, inputs: Inputs, calls: int = 1) -> list[tuple[dict[str, Any], Judgement]]:
+        """The port's results, call by call, and what the stage's own check says of each; for inputs of a usual size."""
 
 
 Trial = Callable[[Calls, Inputs], Judgement]
@@ -61,8 +62,9 @@ class Case:
     results that are looked at. ``poison`` changes what the port sees and the reference does not, in places that the
     stage must never read. ``dtypes`` limits the input dtypes in which the inputs are representable. ``delivery`` says
     how the port's arrays lie in memory (`proofs_checks.judge.delivery`); such a case repeats the case named ``base``,
-    so it diagnoses only where that one passes. ``trial`` makes calls of its own and judges them together; such a case is
-    metamorphic, needs a live port, and the reference is never run on its inputs.
+    so it diagnoses only where that one passes. ``must_raise`` inputs are illegal: a port that answers them is wrong.
+    ``trial`` makes calls of its own and judges them together; such a case is metamorphic, needs a live port, and the
+    reference is never run on its inputs as a whole.
     """
 
     stage: str
@@ -79,6 +81,7 @@ class Case:
     profile: str = "quick"
     delivery: str = "plain"
     base: str | None = None
+    must_raise: bool = False
     trial: Trial | None = None
 
     @property
@@ -112,6 +115,10 @@ class Family:
     def exact(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
         """A probe whose answer must match bit for bit."""
         return Case(self.stage, name, "exact", suspect, why, inputs, **more)
+
+    def illegal(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs]) -> Case:
+        """A probe whose inputs a port must refuse by raising."""
+        return self.exact(name, suspect, why, inputs, must_raise=True)
 
     def probe(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
         """A probe judged by the stage's own check (a bound, or a set)."""

@@ -43,7 +43,8 @@ def plain(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) ->
 def strided(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:
     """Every array a view into a larger buffer of poison: first two axes stored swapped, an edge of poison around them.
 
-    The last axis of arrays with three axes or more stays contiguous, as kernels may ask.
+    Every other place of the first axis holds poison too, so that its stride is no contiguous one even beside an axis of
+    length 1. The last axis of arrays with three axes or more stays contiguous, as kernels may ask.
     """
     views = {}
     for name, array in arrays.items():
@@ -53,9 +54,9 @@ def strided(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) 
             views[name] = giver.give(storage, dtypes.get(name))[3 : 3 + array.size].reshape(array.shape)
             continue
         first, second, *rest = array.shape
-        storage = np.full((second + 2, first + 2, *rest), _guard(array), dtype=array.dtype)
-        storage[1:-1, 1:-1] = array.swapaxes(0, 1)
-        views[name] = giver.give(storage, dtypes.get(name))[1:-1, 1:-1].swapaxes(0, 1)
+        storage = np.full((second + 2, 2 * first + 2, *rest), _guard(array), dtype=array.dtype)
+        storage[1:-1, 1:-1:2] = array.swapaxes(0, 1)
+        views[name] = giver.give(storage, dtypes.get(name))[1:-1, 1:-1:2].swapaxes(0, 1)
     return views
 
 
@@ -66,16 +67,20 @@ def interleaved(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, st
     return {**views, "key_pool": both[:, 0], "value_pool": both[:, 1]}
 
 
-def older(array: Any) -> Any:
+ORDERED = ("gains",)
+"""Arrays that may not be rolled: a port may refuse gains that increase."""
+
+
+def older(name: str, array: Any) -> Any:
     """Other content of the same shape and kind: floats and codes rolled along their last axis, indices kept."""
-    return (
-        np.roll(array, 1, axis=-1) if (array.ndim and array.dtype.kind == "f") or array.dtype.itemsize == 1 else array
-    )
+    if not array.ndim or name in ORDERED:
+        return array
+    return np.roll(array, 1, axis=-1) if array.dtype.kind == "f" or array.dtype.itemsize == 1 else array
 
 
 def reuse(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:
     """Fresh buffers that first hold other content; the worker calls once, rewrites them, and calls again."""
-    return plain(giver, {name: older(array) for name, array in arrays.items()}, dtypes)
+    return plain(giver, {name: older(name, array) for name, array in arrays.items()}, dtypes)
 
 
 WAYS: dict[str, Callable[[Giver, Mapping[str, Any], Mapping[str, str]], dict[str, Any]]] = {

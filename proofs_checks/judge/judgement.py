@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -62,6 +62,8 @@ class Call:
     kind: Kind = "bounded"
     lowest_index: bool = False
     judged: tuple[str, ...] | None = None
+    ask: Callable[[Any], Mapping[str, Any] | None] = lambda case: None
+    """The port's own results for another case (`proofs_checks.judge.ask`); None where it has none."""
 
     def names(self) -> tuple[str, ...]:
         """The results that this case judges."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +33,16 @@ class Prepared:
         return self.case.poison(self.carried) if self.case.poison else self.carried
 
 
-def prepare(case: Case, dtype: str, inputs: Mapping[str, Any] | None = None) -> Prepared:
-    """Round the case's inputs to ``dtype`` and run the reference on exactly these bits."""
-    stage = STAGES[case.stage]
+def prepare(case: Case, dtype: str, inputs: Mapping[str, Any] | None = None, stage: Stage | None = None) -> Prepared:
+    """Round the case's inputs to ``dtype`` and run the reference on exactly these bits.
+
+    ``inputs`` stand in for the case's own; ``stage`` is the row that judges, the paper's where none is given.
+    """
+    stage = stage or STAGES[case.stage]
     carried = stage.round_inputs(case.inputs() if inputs is None else inputs, dtype)
     exact = stage.exact_inputs(carried)
+    if case.must_raise:
+        return Prepared(case, stage, carried, exact, {})
     return Prepared(case, stage, carried, exact, stage.named(stage.reference(**exact)), inputs is not None)
 
 
@@ -56,6 +61,11 @@ def form_fault(stage: Stage, answer: Mapping[str, Any], reference: Mapping[str, 
     Floating results may be wider than declared; NaN and +inf never pass, -inf only where the reference has it.
     """
     for name, role in stage.results.items():
+        if role == "floats":
+            fault = _list_fault(name, answer[name], reference[name])
+            if fault is not None:
+                return fault
+            continue
         value, want = np.asarray(answer[name]), np.asarray(reference[name])
         if not _fits(role, value.dtype):
             return Fault(name, None, f"{name}: expected {TYPES.get(role, 'a floating type')}, got {value.dtype}")
@@ -70,8 +80,29 @@ def form_fault(stage: Stage, answer: Mapping[str, Any], reference: Mapping[str, 
     return None
 
 
-def judge(prepared: Prepared, answer: Mapping[str, Any], precision: Precision, lowest_index: bool = False) -> Judgement:
-    """Judge one answer to ``prepared`` by the case's kind."""
+def _list_fault(name: str, answer: Any, reference: Any) -> Fault | None:
+    """The first entry of a list of floating arrays whose dtype, shape or finiteness is wrong."""
+    if not isinstance(answer, (list, tuple)) or len(answer) != len(reference):
+        came = f"{len(answer)}" if isinstance(answer, (list, tuple)) else type(answer).__name__
+        return Fault(name, None, f"{name}: expected a list of {len(reference)} arrays, got {came}")
+    for i, (part, want) in enumerate(zip(answer, reference, strict=True)):
+        value = np.asarray(part)
+        if value.dtype.kind != "f" or value.shape != want.shape:
+            wanted = f"{list(want.shape)} of a floating type"
+            return Fault(name, (i,), f"{name}[{i}]: expected {wanted}, got {list(value.shape)} {value.dtype}")
+        if not np.isfinite(value).all():
+            return Fault(name, (i,), f"{name}[{i}]: expected finite values")
+    return None
+
+
+def judge(
+    prepared: Prepared,
+    answer: Mapping[str, Any],
+    precision: Precision,
+    lowest_index: bool = False,
+    ask: Callable[[Any], Mapping[str, Any] | None] | None = None,
+) -> Judgement:
+    """Judge one answer to ``prepared`` by the case's kind. ``ask`` gives the port's answers to other cases."""
     fault = form_fault(prepared.stage, answer, prepared.reference)
     if fault is not None and (prepared.case.judged is None or fault.result in prepared.case.judged):
         return Judgement(faults=[fault])
@@ -80,11 +111,12 @@ def judge(prepared: Prepared, answer: Mapping[str, Any], precision: Precision, l
         case.stage,
         prepared.exact,
         prepared.reference,
-        {name: np.asarray(value) for name, value in answer.items()},
+        {n: v if prepared.stage.results.get(n) == "floats" else np.asarray(v) for n, v in answer.items()},
         precision,
         case.kind,
         lowest_index,
         case.judged,
+        ask or (lambda case: None),
     )
     plain_exact = case.kind == "exact" and prepared.stage.bound is not None
     judgement = exactly(call) if plain_exact else prepared.stage.check(call)

@@ -50,7 +50,11 @@ def spelling(port: Any, test_file: str | None) -> str:
         return port.__file__ or port.__name__
     name = str(port)
     near = Path(test_file).parent / name if test_file else None
-    return str(near) if near and name.endswith(".py") and not Path(name).exists() and near.exists() else name
+    return (
+        str(near)
+        if near and name.endswith((".py", ".so", ".dylib")) and not Path(name).exists() and near.exists()
+        else name
+    )
 
 
 def parametrized(

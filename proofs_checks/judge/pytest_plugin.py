@@ -21,7 +21,9 @@ SKIPPED = ("NOT_PROVIDED", "REFUSED")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of `kvproof verify` under pytest."""
     group = parser.getgroup("kvproof", "judge a port of Locks or ReadKV case by case")
-    group.addoption("--kvproof-port", metavar="PORT", help="a module name or the path of a Python file")
+    group.addoption(
+        "--kvproof-port", metavar="PORT", help="a module name, or the path of a Python file or a shared library"
+    )
     group.addoption("--kvproof-profile", choices=("quick", "default", "deep"), default="default")
     group.addoption("--kvproof-stages", metavar="A,B", help="only these stages")
     group.addoption("--kvproof-device", metavar="DEVICE", help="overrides the port's DEVICE")

@@ -74,7 +74,7 @@ class StageReport:
     def shown_notes(self) -> list[str]:
         """The notes that a reader is shown: a port that leaves out a dtype leaves out many cases."""
         more = len(self.notes) - NOTES
-        return self.notes if more <= 1 else [*self.notes[:NOTES], f"and {more} more such cases"]
+        return self.notes if more <= 1 else [*self.notes[:NOTES], f"{self.stage}: and {more} more such cases"]
 
     def as_json(self) -> dict[str, Any]:
         """The stage's JSON object."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +27,10 @@ class Session(Protocol):
     def declared(self) -> Declared:
         """What the port says of itself."""
 
+    @property
+    def answers(self) -> dict[str, Any]:
+        """What it answered to cases that checks asked for, by case id (`proofs_checks.judge.ask`)."""
+
     def takes(self, case: Case) -> bool:
         """Whether this way of calling can deliver the case at all."""
 
@@ -41,6 +46,7 @@ class LiveSession:
     process: PortProcess
     declared: Declared
     timeout: float
+    answers: dict[str, Any] = field(default_factory=dict)
 
     def takes(self, case: Case) -> bool:
         """A live port is called with every case."""
@@ -60,6 +66,7 @@ class LiveSession:
             "optional": list(stage.optional),
             "results": list(stage.results),
             "delivery": prepared.case.delivery,
+            "lists": stage.lists,
             "out": self._out(prepared, dtype),
             "poison": len(prepared.case.name),  # any number that differs from case to case
         }
@@ -72,10 +79,17 @@ class LiveSession:
             raise PortStopped("ERROR", text) from None
 
     def _out(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
-        """Shapes and dtypes of preallocated results."""
+        """Shapes and dtypes of preallocated results, one per part of a list; none where the call must raise."""
+        if prepared.case.must_raise:
+            return {}
         types = {"output": self.declared.output or dtype, "float": self.declared.accumulate, "index": "int64"}
-        roles = prepared.stage.results.items()
-        return {n: [list(np.shape(prepared.reference[n])), types.get(role, role)] for n, role in roles}
+
+        def described(value: Any, role: str) -> list[Any]:
+            if role == "floats":
+                return [described(part, "float") for part in value]
+            return [list(np.shape(value)), types.get(role, role)]
+
+        return {name: described(prepared.reference[name], role) for name, role in prepared.stage.results.items()}
 
 
 def answered(reply: Mapping[str, Any], results: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -108,6 +122,8 @@ def live_session(
 
 def load(process: PortProcess) -> Declared:
     """Start the process and read what the port declares. Raises PortError where it cannot be used."""
+    if process.spec.endswith(".py") and not Path(process.spec).exists():
+        raise PortError(f"cannot import {process.spec}: no such file")
     try:
         reply = process.load()
     except PortStopped as stopped:

@@ -6,8 +6,21 @@ from collections.abc import Callable
 from functools import cache
 
 from proofs_checks.judge.case import Case
-from proofs_checks.judge.cases import attention, locks_codec, locks_decode, locks_select, paging
+from proofs_checks.judge.cases import (
+    attention,
+    locks_codec,
+    locks_decode,
+    locks_select,
+    paging,
+    readkv_allocation,
+    readkv_codec,
+    readkv_importance,
+    readkv_planes,
+    readkv_quantiser,
+    readkv_reader,
+)
 from proofs_checks.judge.cases.hygiene import hygiene_cases
+from proofs_checks.judge.cases.million import trial_cases
 
 FAMILIES: dict[str, Callable[[], list[Case]]] = {
     "attention": attention.attention_cases,
@@ -26,6 +39,22 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
     "locks_select_pages": locks_select.select_cases,
     "locks_decode": locks_decode.decode_cases,
     "locks_decode_paged": locks_decode.decode_paged_cases,
+    "readkv_tree": readkv_quantiser.tree_cases,
+    "readkv_rotate": readkv_codec.rotate_cases,
+    "readkv_encode": readkv_codec.encode_cases,
+    "readkv_decode": readkv_codec.decode_cases,
+    "readkv_pack_key_planes": readkv_planes.pack_key_cases,
+    "readkv_unpack_key_planes": readkv_planes.unpack_key_cases,
+    "readkv_pack_value_planes": readkv_planes.pack_value_cases,
+    "readkv_unpack_value_planes": readkv_planes.unpack_value_cases,
+    "readkv_key_importance": readkv_importance.key_cases,
+    "readkv_value_importance": readkv_importance.value_cases,
+    "readkv_choose_depths": readkv_allocation.choose_cases,
+    "readkv_attention": readkv_reader.attention_cases,
+    "readkv_restricted_attention": readkv_reader.restricted_cases,
+    "lloyd_max_codebook": readkv_quantiser.codebook_cases,
+    "affine_quantize": readkv_quantiser.quantize_cases,
+    "affine_dequantize": readkv_quantiser.dequantize_cases,
 }
 
 
@@ -33,7 +62,9 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
 def cases_of(stage: str) -> tuple[Case, ...]:
     """The cases of one stage, probes in the order in which they diagnose, hygiene last."""
     own = FAMILIES[stage]()
-    return (*own, *hygiene_cases(own))
+    if all(isinstance(value, (int, str)) for value in own[0].inputs().values()):
+        return tuple(own)  # no array, so no other way to deliver one
+    return (*own, *hygiene_cases(own), *trial_cases(stage))
 
 
 def find_case(case_id: str) -> Case:

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from proofs_checks.judge.ask import asker
 from proofs_checks.judge.case import Case, Inputs
 from proofs_checks.judge.judgement import Judgement
-from proofs_checks.judge.judging import Prepared, judge, prepare
+from proofs_checks.judge.judging import Prepared, form_fault, judge, prepare
 from proofs_checks.judge.outcome import Outcome
 from proofs_checks.judge.session import Session
-from proofs_checks.judge.stages import STAGES
+from proofs_checks.judge.stages import Stage
 from proofs_checks.numbers import Precision
 
 
@@ -50,24 +51,33 @@ class PortCalls:
         """Whether the port has the stage."""
         return stage in self.session.declared.functions
 
-    def carried(self, inputs: Inputs) -> Inputs:
-        """The inputs of the trial's own stage as the port receives them."""
-        return STAGES[self.case.stage].round_inputs(inputs, self.dtype)
+    @property
+    def stage(self) -> Stage:
+        """The row of the trial's own stage in the port's dialect."""
+        return self.session.declared.rules.stage(self.case.stage)
 
-    def ask(self, inputs: Inputs, stage: str | None = None) -> dict[str, Any]:
-        """The port's results. Raises Unanswered where there are none of the right names."""
-        row = STAGES[stage or self.case.stage]
-        shapes = row.shapes(inputs) if hasattr(row, "shapes") else {}
-        call = Prepared(replace(self.case, stage=row.name), row, inputs, {}, shapes)
-        reply: Mapping[str, Any] = self.session.call(call, self.dtype)
+    def ask(self, inputs: Inputs, shapes: Mapping[str, tuple[int, ...]], stage: str | None = None) -> dict[str, Any]:
+        """The port's results. Raises Unanswered where there are none, or their form is wrong."""
+        row = self.session.declared.rules.stage(stage or self.case.stage)
+        blank = {name: np.broadcast_to(0.0, shape) for name, shape in shapes.items()}
+        answer = self._results(Prepared(replace(self.case, stage=row.name), row, inputs, {}, blank))
+        fault = form_fault(row, answer, blank)
+        if fault is not None:
+            raise Unanswered("FAIL", fault.message)
+        return answer
+
+    def judged(self, inputs: Inputs, calls: int = 1) -> list[tuple[dict[str, Any], Judgement]]:
+        """The port's results, call by call, and what the stage's own check says of each."""
+        prepared = prepare(replace(self.case, kind="bounded", trial=None), self.dtype, inputs, self.stage)
+        lowest, ask = self.session.declared.lowest_index, asker(self.session)
+        answers = [self._results(prepared) for _ in range(calls)]
+        return [(answer, judge(prepared, answer, self.precision, lowest, ask)) for answer in answers]
+
+    def _results(self, prepared: Prepared) -> dict[str, Any]:
+        reply: Mapping[str, Any] = self.session.call(prepared, self.dtype)
         if reply["status"] != "ok":
             raise Unanswered(VERDICTS[reply["status"]], str(reply["message"]), reply.get("suspect"))
         return dict(reply["results"])
-
-    def judge(self, inputs: Inputs, answer: Mapping[str, Any]) -> Judgement:
-        """The judgement of one answer by the stage's own check."""
-        plain = replace(self.case, kind="bounded", trial=None)
-        return judge(prepare(plain, self.dtype, inputs), answer, self.precision, self.session.declared.lowest_index)
 
 
 def run_trial(session: Session, case: Case, dtype: str) -> Outcome:
@@ -76,21 +86,9 @@ def run_trial(session: Session, case: Case, dtype: str) -> Outcome:
         raise ValueError(f"{case.id}: no trial")
     calls = PortCalls(session, case, dtype)
     try:
-        judgement = case.trial(calls, calls.carried(case.inputs()))
+        judgement = case.trial(calls, calls.stage.round_inputs(case.inputs(), dtype))
     except Unanswered as missing:
         return Outcome(case, dtype, missing.verdict, Judgement(), str(missing), missing.suspect)
     if judgement.faults:
         return Outcome(case, dtype, "FAIL", judgement, suspect=judgement.faults[0].suspect)
     return Outcome(case, dtype, "REFUSED" if judgement.refused else "PASS", judgement, judgement.refused or "")
-
-
-def same_bits(left: Any, right: Any) -> bool:
-    """Whether two results are equal bit for bit, lists of arrays part by part.
-
-    >>> same_bits(np.zeros(2), np.zeros(2)), same_bits(np.zeros(2), -np.zeros(2))
-    (True, False)
-    """
-    if isinstance(left, (list, tuple)):
-        return len(left) == len(right) and all(same_bits(a, b) for a, b in zip(left, right, strict=True))
-    left, right = np.asarray(left), np.asarray(right)
-    return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()

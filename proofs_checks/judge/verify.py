@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from proofs_checks.judge.ask import asker
 from proofs_checks.judge.bisection import PIPELINES, Finding, bisect
 from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.declared import PortError
@@ -18,7 +19,6 @@ from proofs_checks.judge.report import BAD, Failure, Record, Report, StageReport
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import Session, live_session
 from proofs_checks.judge.stages import STAGES, Stage
-from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.trials import run_trial
 from proofs_checks.judge.waivers import Waivers, waived
 
@@ -29,13 +29,21 @@ def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
     if case.trial is not None:
         return run_trial(session, case, dtype)
-    prepared = prepare(case, dtype)
+    stage = session.declared.rules.stage(case.stage)
+    prepared = prepare(case, dtype, stage=stage)
     precision = session.declared.precision(dtype)
+    law, laws = prepared.carried.get("law"), session.declared.laws
+    if law is not None and laws and law not in laws:
+        return Outcome(case, dtype, "NOT_PROVIDED", Judgement(), f"LAWS has {', '.join(laws)}, not {law}")
     replies = [session.call(prepared, dtype)]
     second = None
     if case.relation is not None and replies[0]["status"] == "ok":
-        second = prepare(case, dtype, case.relation.change(prepared.carried))
+        second = prepare(case, dtype, case.relation.change(prepared.carried), stage)
         replies.append(session.call(second, dtype))
+    if case.must_raise and replies[0]["status"] == "ok":
+        return Outcome(case, dtype, "FAIL", Judgement(), "expected an error, got an answer")
+    if case.must_raise and replies[0]["status"] == "error" and replies[0].get("refused", True):
+        return Outcome(case, dtype, "PASS", Judgement())  # a signature that does not fit is no refusal
     for reply in replies:
         if reply["status"] == "not_provided":
             return Outcome(case, dtype, "NOT_PROVIDED", Judgement(), reply["message"])
@@ -44,7 +52,8 @@ def run_case(session: Session, case: Case, dtype: str) -> Outcome:
         if reply["status"] == "wrong":
             return Outcome(case, dtype, "FAIL", Judgement(), reply["message"], reply.get("suspect"))
     if second is None:
-        judgement = judge(prepared, replies[0]["results"], precision, session.declared.lowest_index)
+        lowest, ask = session.declared.lowest_index, asker(session)
+        judgement = judge(prepared, replies[0]["results"], precision, lowest, ask)
     else:
         judgement = judge_relation(prepared, replies[0]["results"], second, replies[1]["results"], precision)
     if judgement.faults:
@@ -70,7 +79,7 @@ def judge_stage(
         if ended and outcomes[-1].verdict in BAD:  # a process that ends once would do so in most cases of the stage
             break
     report = summarize(session.spec, stage.name, outcomes)
-    if report.verdict == "FAIL" and stage.name in PIPELINES and not ended:
+    if report.verdict == "FAIL" and stage is STAGES[stage.name] and stage.name in PIPELINES and not ended:
         tell(report, bisect(session, stage, outcomes), outcomes)
     report.seconds = time.monotonic() - start
     departures = [d for o in outcomes for d in o.judgement.departures] if report.verdict == "PASS" else []
@@ -104,7 +113,7 @@ def summarize(port: str, stage: str, outcomes: Sequence[Outcome]) -> StageReport
         if outcome.verdict in BAD:
             report.failures.append(_failure(port, outcome, diagnosis))
     told = ("NOT_PROVIDED", "REFUSED", "WAIVED")
-    report.notes = [f"{o.verdict}: {o.case.id}: {o.message}" for o in outcomes if o.verdict in told]
+    report.notes = [f"{o.case.id}: {o.verdict}: {o.message}" for o in outcomes if o.verdict in told]
     return report
 
 
@@ -181,11 +190,13 @@ def _judge_all(
     waivers: Waivers,
 ) -> None:
     report.notes += misspelt(session.declared.functions)
-    for stage in STAGES.values():
+    rules = session.declared.rules
+    report.departures += rules.departures()
+    for stage in map(rules.stage, STAGES):
         if stages is not None and stage.name not in stages:
             continue
         if stage.name in session.declared.functions:
-            cases = [c for c in cases_of(stage.name) if within_profile(c, profile)]
+            cases = [c for c in rules.cases_of(stage.name) if within_profile(c, profile)]
             row, departures = judge_stage(session, stage, cases, waivers)
             report.departures += [d for d in departures if d not in report.departures]
         else:
@@ -196,7 +207,7 @@ def _judge_all(
     if any(row.verdict in BAD for row in report.stages):
         report.verdict = "FAIL"
     elif not any(row.cases for row in report.stages):
-        wanted = ", ".join(stages or STAGES)
+        wanted = ", ".join(stages) if stages else "the stages that kvproof list names"
         raise PortError(f"no stage could be judged: {report.port} has none of {wanted}")
 
 

@@ -6,6 +6,7 @@ to its process, the parent turns into a verdict.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -18,12 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.judge import delivery, wire
+from proofs_checks.judge import delivery, dlpack, shared_library, wire
 from proofs_checks.judge.declared import CONSTANTS
 
 
 def load_port(spec: str) -> ModuleType:
-    """Import a port by file path (anything that ends in .py or names a file) or by module name."""
+    """Import a port by file path (anything that ends in .py or names a file), by module name, or open a library."""
+    if shared_library.is_shared_library(spec):
+        return shared_library.load(spec)
     path = Path(spec)
     if not (spec.endswith(".py") or path.is_file()):
         return importlib.import_module(spec)
@@ -59,8 +62,9 @@ def _spelled(value: Any) -> str:
 class Backend:
     """Moves arrays between NumPy and the port's framework; the one place that knows torch, and only when asked."""
 
-    def __init__(self, framework: str, device: str) -> None:
+    def __init__(self, framework: str, device: str, compiled: bool = False) -> None:
         self.framework, self.device = framework, device
+        self.compiled = compiled  # a shared library takes bf16 as it is, also without torch
         self.torch: Any = importlib.import_module("torch") if framework == "torch" else None
         if self.torch is not None:  # fill what torch.empty hands out with NaN, so that an unwritten result shows
             self.torch.use_deterministic_algorithms(True, warn_only=True)
@@ -68,7 +72,7 @@ class Backend:
     def give(self, array: Any, dtype: str | None) -> Any:
         """A fresh array of the port's framework; ``dtype`` "bfloat16" makes torch tensors of that type."""
         if self.torch is None:
-            return np.array(array, copy=True)
+            return dlpack.fresh(array, dtype) if self.compiled else np.array(array, copy=True)
         tensor = self.torch.from_numpy(np.array(array, copy=True))
         if dtype == "bfloat16":
             tensor = tensor.to(self.torch.bfloat16)
@@ -88,18 +92,19 @@ class Backend:
             value = value.to(self.torch.float32) if value.dtype == self.torch.bfloat16 else value
             return value.numpy()
         if isinstance(value, (np.ndarray, np.generic)) or (isinstance(value, (list, tuple)) and len(value)):
-            array = np.asarray(value)
+            array = np.asarray(dlpack.widened(value))
             if array.dtype.kind in "fiub":
                 return array
             raise TypeError(f"{name}: expected an array of numbers, got dtype {array.dtype}")
         raise TypeError(f"{name}: expected an array, got {type(value).__name__}")
 
     def bytes_of(self, value: Any) -> bytes:
-        """The raw content of an array, to see whether a call changed it."""
+        """A digest of an array's raw content, to see whether a call changed it; the array itself may be large."""
         if self.torch is not None and isinstance(value, self.torch.Tensor):
             value = value.detach().to("cpu").contiguous().view(-1)
-            return bytes(value.view(self.torch.uint8).numpy()) if value.numel() else b""
-        return np.ascontiguousarray(value).tobytes()
+            value = value.view(self.torch.uint8).numpy() if value.numel() else np.zeros(0)
+        flat = np.ascontiguousarray(value).reshape(-1)
+        return hashlib.blake2b(memoryview(flat.view(np.uint8)) if flat.size else b"").digest()
 
     def overlap(self, left: Any, right: Any) -> bool:
         """Whether two arrays share memory."""
@@ -124,21 +129,21 @@ def call_stage(port: ModuleType, backend: Backend, header: dict[str, Any], array
         return {"status": "not_provided", "message": f"takes no {missing}"}, {}
     problem = _signature_problem(function, arguments)
     if problem:
-        return {"status": "error", "message": problem}, {}
+        return {"status": "error", "message": problem, "refused": False}, {}
     before = {name: backend.bytes_of(a) for name, a in given.items()}
     try:
         result = function(**arguments)
     except NotImplementedError as error:
         return {"status": "not_provided", "message": str(error) or "raised NotImplementedError"}, {}
     except BaseException as error:
-        return {"status": "error", "message": _raised(error)}, {}
+        return _failed(error), {}
     if header.get("delivery") == "reuse":  # that was the old content; the same buffers now hold the new one
         return _again(function, backend, header, arrays, given, arguments)
     result = prepared if result is None and prepared is not None else result
     for name, content in before.items():
         if backend.bytes_of(given[name]) != content:
             return {"status": "wrong", "message": f"{name}: the call changed its input", "suspect": "K"}, {}
-    return _collect(backend, result, given, header["results"])
+    return _collect(backend, result, given, header)
 
 
 def _again(
@@ -150,19 +155,25 @@ def _again(
     try:
         result = function(**arguments)
     except BaseException as error:
-        return {"status": "error", "message": f"second call in the same buffers: {_raised(error)}"}, {}
+        return _failed(error, "second call in the same buffers: "), {}
     result = arguments.get("out") if result is None else result
-    return _collect(backend, result, given, header["results"])
+    return _collect(backend, result, given, header)
 
 
 def _prepared_results(function: Any, backend: Backend, header: dict[str, Any]) -> dict[str, Any] | None:
     """Preallocated, poisoned results for a port that takes ``out``; None for any other."""
-    if "out" not in inspect.signature(function).parameters or "out" not in header:
+    taken, described = inspect.signature(function).parameters.get("out"), header.get("out")
+    if taken is None or (not described and taken.default is not taken.empty):
         return None
-    poisons = {
-        name: delivery.poisoned(shape, dtype, header["poison"]) for name, (shape, dtype) in header["out"].items()
-    }
-    return {name: backend.give(array, header["out"][name][1]) for name, array in poisons.items()}
+
+    def prepare(result: list[Any]) -> Any:
+        """One array of [shape, dtype], or a list of them."""
+        if not result or not isinstance(result[-1], str):
+            return [prepare(part) for part in result]
+        shape, dtype = result
+        return backend.give(delivery.poisoned(shape, dtype, header["poison"]), dtype)
+
+    return {name: prepare(result) for name, result in (described or {}).items()}
 
 
 def _unsupported(function: Any, arguments: dict[str, Any], optional: list[str]) -> str | None:
@@ -181,8 +192,17 @@ def _signature_problem(function: Any, arguments: dict[str, Any]) -> str | None:
     return None
 
 
+def _failed(error: BaseException, when: str = "") -> dict[str, Any]:
+    """The reply to a call that raised."""
+    if isinstance(error, shared_library.WrongResultError):
+        return {"status": "wrong", "message": f"{when}{error}", "suspect": error.suspect}
+    return {"status": "error", "message": f"{when}{_raised(error)}"}
+
+
 def _raised(error: BaseException) -> str:
     """One line: the exception and the port's line that raised it."""
+    if isinstance(error, shared_library.LibraryError):
+        return str(error)
     frames = traceback.extract_tb(error.__traceback__)
     text = str(error).strip().splitlines()
     place = f" (line {frames[-1].lineno} of {Path(frames[-1].filename).name})" if frames else ""
@@ -191,8 +211,9 @@ def _raised(error: BaseException) -> str:
     return f"raised {type(error).__name__}: {text[0][:300] if text else ''}{place}"
 
 
-def _collect(backend: Backend, result: Any, given: dict[str, Any], names: list[str]) -> Any:
+def _collect(backend: Backend, result: Any, given: dict[str, Any], header: dict[str, Any]) -> Any:
     """The results as NumPy arrays, or the sentence that says why they are unusable."""
+    names = header["results"]
     if len(names) == 1 and not isinstance(result, dict):
         result = {names[0]: result}
     if not isinstance(result, dict):
@@ -204,7 +225,7 @@ def _collect(backend: Backend, result: Any, given: dict[str, Any], names: list[s
     parts: dict[str, int] = {}
     try:
         for name in names:
-            if isinstance(result[name], (list, tuple)) and name in ("thresholds", "centroids"):
+            if isinstance(result[name], (list, tuple)) and name in header.get("lists", ()):
                 parts[name] = len(result[name])
                 collected |= {f"{name}_{i}": backend.take(v, f"{name}[{i}]") for i, v in enumerate(result[name])}
             else:
@@ -234,34 +255,36 @@ def serve(spec: str, incoming: int, outgoing: int) -> None:
                 port = load_port(spec)
                 about = describe(port, header.get("device"))
                 framework = about["constants"]["FRAMEWORK"]
-                backend = Backend(framework, about["constants"]["DEVICE"]) if framework in ("numpy", "torch") else None
+                compiled = isinstance(port, shared_library.SharedLibrary)
+                known = framework in ("numpy", "torch")
+                backend = Backend(framework, about["constants"]["DEVICE"], compiled) if known else None
                 reply = {"status": "ok", **about}
             else:
                 reply, out = call_stage(port, backend, header, arrays)
         except BaseException as error:
             reply = {"status": "error", "message": _raised(error)}
-        data = wire.encode(reply, out)
+        data = memoryview(wire.encode(reply, out))
         while data:
             data = data[os.write(outgoing, data) :]
 
 
-def _read(descriptor: int) -> bytes | None:
-    prefix = _exactly(descriptor, wire.LENGTHS)
-    if prefix is None:
+def _read(descriptor: int) -> bytearray | None:
+    """One whole message; None where the other end closed. Filled in place: a message may be half a gigabyte."""
+    prefix = bytearray(wire.LENGTHS)
+    if not _fill(descriptor, memoryview(prefix)):
         return None
-    body = _exactly(descriptor, wire.sizes(prefix))
-    return None if body is None else prefix + body
+    message = bytearray(wire.LENGTHS + wire.sizes(bytes(prefix)))
+    message[: wire.LENGTHS] = prefix
+    return message if _fill(descriptor, memoryview(message)[wire.LENGTHS :]) else None
 
 
-def _exactly(descriptor: int, count: int) -> bytes | None:
-    chunks = []
-    while count:
-        chunk = os.read(descriptor, min(count, 1 << 20))
-        if not chunk:
-            return None
-        chunks.append(chunk)
-        count -= len(chunk)
-    return b"".join(chunks)
+def _fill(descriptor: int, part: memoryview) -> bool:
+    while part:
+        count = os.readv(descriptor, [part[: 1 << 20]])
+        if not count:
+            return False
+        part = part[count:]
+    return True
 
 
 if __name__ == "__main__":

@@ -8,12 +8,15 @@ import os
 import re
 import sys
 from dataclasses import asdict, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from proofs_checks.capture import capture_path
+from proofs_checks.judge.reports.targets import TargetError, check_target
 from proofs_checks.microscope.combine_study import study_rows
 from proofs_checks.microscope.energy import isotropic_null
 from proofs_checks.microscope.measure import SECTIONS, Plan, measure_capture
@@ -21,21 +24,27 @@ from proofs_checks.microscope.report import Report, as_html, as_json, cell, prin
 from proofs_checks.microscope.source import CaptureSet, check_digests, load_capture
 from proofs_checks.microscope.table import Shape
 from proofs_checks.microscope.tables import all_tables
+from proofs_checks.microscope.trouble import told
 from refimpl.checks import ArgumentError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("capture", type=Path, nargs="?", help=".safetensors file with its manifest (.json) beside it")
+    parser.add_argument(
+        "capture",
+        type=capture_path,
+        nargs="?",
+        help=".safetensors file with its manifest (.json) beside it, or shipped: the capture that comes with kvproof",
+    )
     parser.add_argument("--study", choices=["combine"], help="run a synthetic study in place of a capture")
-    parser.add_argument("--sections", help=f"comma-separated, of: {','.join(SECTIONS)} (default all)")
+    parser.add_argument("--sections", help=f"comma-separated, of: {', '.join(SECTIONS)} (default all)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME", help="measure this set only (repeatable)")
     parser.add_argument("--budget", type=int, help="tokens per KV head of single-budget tables (default context / 32)")
     parser.add_argument(
-        "--window", type=int, default=1, help="recent pages that Table B.1's protocol keeps (default 1)"
+        "--window", type=int, default=1, help="recent pages that the protocol of Locks Table B.1 keeps (default 1)"
     )
     parser.add_argument(
-        "--selector", action="append", default=[], metavar="FILE.py:NAME", help="a Selector of your own"
+        "--selector", action="append", default=[], metavar="FILE.py:NAME", help="a Selector of your own (repeatable)"
     )
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, help="local processes (default: one per core)"
@@ -48,11 +57,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure and print; 0 on success, 2 on wrong usage, 3 if the capture or an extra cannot be used."""
+    try:
+        check_target("json", args.json)
+        check_target("html", args.html)
+        if args.html or args.plots:
+            import_module("matplotlib")
+    except TargetError as error:
+        print(f"kvproof microscope: {error}", file=sys.stderr)
+        return 2
+    except ImportError as error:
+        print(f"kvproof microscope: {told(error)}", file=sys.stderr)
+        return 3
     console = Console()
     if args.study:
         return run_study(args, console)
     if args.capture is None:
-        print("microscope: expected a capture file, or --study", file=sys.stderr)
+        print("kvproof microscope: expected a capture file, shipped, or --study combine", file=sys.stderr)
         return 2
     plan = Plan(
         sets=tuple(args.set),
@@ -64,7 +84,8 @@ def run(args: argparse.Namespace) -> int:
         wanted = tuple(args.sections.split(","))
         if not set(wanted) <= set(SECTIONS):
             print(
-                f"microscope: --sections: expected some of {','.join(SECTIONS)}, got {args.sections}", file=sys.stderr
+                f"kvproof microscope: --sections: expected some of {', '.join(SECTIONS)}, got {args.sections}",
+                file=sys.stderr,
             )
             return 2
         plan = replace(plan, sections=wanted)
@@ -73,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         if args.html or args.plots:
             write_plots(args, report, about, results)
     except (ArgumentError, ImportError, KeyError, OSError, ValueError) as error:
-        print(f"microscope: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"kvproof microscope: {told(error)}", file=sys.stderr)
         return 3
     print_tables(report, console)
     if args.json:
@@ -140,7 +161,7 @@ def run_study(args: argparse.Namespace, console: Console) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command on its own, without the `kvproof` program."""
-    parser = argparse.ArgumentParser(prog="microscope", description=__doc__)
+    parser = argparse.ArgumentParser(prog="kvproof microscope", description=__doc__)
     add_arguments(parser)
     return run(parser.parse_args(arguments))
 

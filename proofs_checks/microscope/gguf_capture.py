@@ -12,6 +12,7 @@ import numpy as np
 
 from proofs_checks.microscope.llama import Array, Llama
 from proofs_checks.microscope.needles import Needle, answers, build_needle
+from proofs_checks.microscope.trouble import told
 from proofs_checks.microscope.writer import CaptureWriter, Trace
 
 CALIBRATION_TOKENS = 1024
@@ -102,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
         tokenizer = tokenizer_of(metadata)
         text = tokenizer.encode(args.text.read_text(encoding="utf-8")).ids
     except (ImportError, OSError, ValueError, KeyError) as error:
-        print(f"capture: {type(error).__name__}: {error}", file=sys.stderr)
+        print(f"kvproof capture: {told(error)}", file=sys.stderr)
         return 3
     evenly = np.linspace(0, config.layers - 1, min(4, config.layers)).astype(int).tolist()
     layers = [int(i) for i in args.layers.split(",")] if args.layers else evenly
@@ -119,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     for refused in writer.about.get("refused", []):
         print(f"refused: {refused['key']} at depth {refused['depth']:.2f}: {refused['answer']!r}", file=sys.stderr)
     if not writer.sets:
-        print("capture: no needle was answered rightly; nothing written", file=sys.stderr)
+        print("kvproof capture: no needle was answered rightly; nothing written", file=sys.stderr)
         return 1
     writer.write(args.out)
     print(f"{args.out}: {len(writer.sets)} sets, layers {', '.join(map(str, layers))}")

@@ -7,13 +7,17 @@ import io
 from typing import Any
 
 import numpy as np
-from rich.console import Console
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 
 from proofs_checks.microscope.table import Table
 
 Report = list[tuple[str, list[Table]]]
 """Per capture set its name and tables."""
+
+WIDEST = 1000
+"""Columns that a table may take; the widest has about 190."""
 
 
 def cell(value: Any) -> str:
@@ -43,12 +47,22 @@ def print_tables(report: Report, console: Console) -> None:
     for capture, tables in report:
         for table in tables:
             names = columns(table)
-            shown = RichTable(title=f"{capture}: {table.title} ({table.source})", caption=table.protocol)
+            title = f"{capture}: {table.title} ({table.source})"
+            shown = RichTable(title=title, caption=table.protocol, box=SIMPLE_HEAD, pad_edge=False)
             for name in names:
-                shown.add_column(name, justify="left" if isinstance(table.rows[0].get(name), str) else "right")
+                justify: JustifyMethod = "left" if isinstance(table.rows[0].get(name), str) else "right"
+                shown.add_column(name, justify=justify, no_wrap=True)
             for row in table.rows:
                 shown.add_row(*(cell(row.get(name)) for name in names))
-            console.print(shown)
+            print_whole(shown, console)
+
+
+def print_whole(table: RichTable, console: Console) -> None:
+    """Print a table at its own width: a narrow terminal may wrap its lines, but no digit is cut off."""
+    width = console.width
+    console.width = max(width, console.measure(table, options=console.options.update(max_width=WIDEST)).maximum)
+    console.print(table)
+    console.width = width
 
 
 def as_json(report: Report, about: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.judge.stages import STAGES
+from proofs_checks.mutants.base_readkv import attach_readkv
 from proofs_checks.mutants.registry import Mutant, mutants
 from refimpl import port as reference
 from refimpl.paging import gather_sequence, page_count, split_pages
@@ -20,6 +21,7 @@ def build_port(replacements: Mapping[str, Callable[..., Any]], **constants: Any)
     port = SimpleNamespace(**{name: getattr(reference, name) for name in STAGES}, **constants)
     port.locks_decode = _decode_of(port)
     port.locks_decode_paged = _paged_decode_of(port)
+    attach_readkv(port)
     for name, function in replacements.items():
         setattr(port, name, function)
     return port

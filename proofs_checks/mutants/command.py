@@ -10,18 +10,23 @@ from rich.table import Table
 
 from proofs_checks.judge.case import PROFILES
 from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.judge.reports.targets import check_target
 from proofs_checks.mutants.matrix import Kill, kill_matrix, survivors
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof mutants`."""
-    parser.add_argument("--profile", choices=PROFILES, default="quick")
+    parser.add_argument(
+        "--profile", choices=PROFILES, default="quick", help="how many cases judge each port (default quick)"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the matrix as JSON")
     parser.add_argument("--markdown", metavar="FILE", help="write the matrix as a Markdown page")
 
 
 def run(args: argparse.Namespace) -> int:
     """Judge every deliberately wrong port. Exit 0 if every one is killed, 1 if one survives."""
+    check_target("json", args.json)
+    check_target("markdown", args.markdown)
     console = Console()
 
     def seen(kill: Kill) -> None:
@@ -30,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
 
     kills = kill_matrix(args.profile, seen)
     console.print(_table(kills))
-    console.print(summary(kills), highlight=False)
+    console.print(summary(kills), highlight=False, soft_wrap=True)
     if args.json:
         write_whole(args.json, dump_json(as_json(kills)))
     if args.markdown:

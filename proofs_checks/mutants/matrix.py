@@ -13,6 +13,7 @@ from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.declared import Declared
 from proofs_checks.judge.judging import Prepared
 from proofs_checks.judge.report import BAD
+from proofs_checks.judge.session import answered
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.verify import diagnose, run_case
@@ -30,6 +31,7 @@ class LocalSession:
         about = describe(port, None)  # type: ignore[arg-type]
         self.port, self.declared = port, Declared.read(about)
         self.backend = Backend("numpy", "cpu")
+        self.answers: dict[str, Any] = {}
 
     def takes(self, case: Case) -> bool:
         """A port at hand is called with every case."""
@@ -46,9 +48,10 @@ class LocalSession:
             "optional": list(prepared.stage.optional),
             "results": list(prepared.stage.results),
             "delivery": prepared.case.delivery,
+            "lists": prepared.stage.lists,
         }
         reply, results = call_stage(self.port, self.backend, header, arrays)  # type: ignore[arg-type]
-        return {**reply, "results": results}
+        return answered(reply, results, prepared.stage.results)
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,10 @@ class Kill:
 def judge_mutant(chosen: Mutant, profile: str = "quick") -> Kill:
     """Judge one mutant stage by stage in the table's order, as `kvproof verify` would, to the first failing stage."""
     session = LocalSession(mutant_port(chosen.id))
-    for stage in STAGES:
+    order = list(STAGES)
+    for stage in order[
+        order.index(chosen.stage) :
+    ]:  # no stage calls a later one: the earlier ones are the right port's
         cases = [c for c in cases_of(stage) if within_profile(c, profile) and "float32" in c.dtypes]
         outcomes = [run_case(session, case, "float32") for case in cases]
         failed = [o for o in outcomes if o.verdict in BAD]

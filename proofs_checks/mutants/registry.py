@@ -41,7 +41,16 @@ def mutant(
 def mutants() -> dict[str, Mutant]:
     """All mutants by id, in the order of the stage table."""
     from proofs_checks.judge.stages import STAGES
-    from proofs_checks.mutants import attention, locks_codec, locks_select  # noqa: F401  (importing registers)
+    from proofs_checks.mutants import (  # noqa: F401  (importing registers)
+        attention,
+        locks_codec,
+        locks_select,
+        readkv_allocation,
+        readkv_codec,
+        readkv_quantiser,
+        readkv_reader,
+        readkv_restricted,
+    )
 
     order = {stage: i for i, stage in enumerate(STAGES)}
     return dict(sorted(_REGISTER.items(), key=lambda item: order[item[1].stage]))

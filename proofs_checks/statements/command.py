@@ -7,7 +7,8 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 
-from proofs_checks.capture import load_capture
+from proofs_checks.capture import capture_path, load_capture
+from proofs_checks.judge.reports.targets import check_target
 from proofs_checks.statements.capture_steps import steps_of
 from proofs_checks.statements.on_capture import prove_on_capture
 from proofs_checks.statements.prove import PROFILES, Row, prove
@@ -22,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("statements", nargs="*", metavar="ID", help="statement ids; all of them by default")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="ci", help="how hard to try (default: ci)")
     parser.add_argument("--scale-bound", type=float, metavar="FACTOR", help="scale every bound; 0.9 has to be refuted")
-    parser.add_argument("--on", metavar="CAPTURE", help="apply the statements to a capture (.safetensors)")
+    parser.add_argument(
+        "--on", metavar="CAPTURE", help="apply the statements to a capture: a .safetensors file, or shipped"
+    )
     parser.add_argument("--steps", type=int, default=4, help="decode steps of every part of the capture (default: 4)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the random instances")
     parser.add_argument("--json", metavar="FILE", help="write the rows as JSON; - is standard output")
@@ -41,8 +44,11 @@ def run(args: argparse.Namespace) -> int:
     if args.on is not None and (args.scale_bound is not None or args.steps < 1):
         print("kvproof prove: --on: expected --steps of at least 1 and no --scale-bound", file=sys.stderr)
         return 2
+    check_target("json", args.json)
     quiet = args.json == "-"
     rows = []
+    if not quiet:
+        show_head()
     for row in produce(args, chosen):
         rows.append(row)
         if not quiet:
@@ -58,21 +64,36 @@ def produce(args: argparse.Namespace, chosen: Sequence[StatementModule]) -> Iter
     """The rows of the run that the options ask for. Raises CaptureError for a capture that cannot be read."""
     if args.on is None:
         return prove(chosen, profile=args.profile, scale=args.scale_bound, seed=args.seed)
-    return prove_on_capture(chosen, steps_of(load_capture(args.on), args.steps))
+    return prove_on_capture(chosen, steps_of(load_capture(capture_path(args.on)), args.steps))
+
+
+WIDE = 120
+"""Columns from which a line has room for the statement's place in its paper."""
+
+
+def show_head() -> None:
+    """Print the names of the columns."""
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False)
+    source = f"{'in the paper':<34}" if console.width >= WIDE else ""
+    console.print(f"{'statement':<44}{source}{'verdict':<15}{'instances':>9}  {'tightest':>12}", style="bold")
 
 
 def show(row: Row) -> None:
-    """Print one statement's line."""
+    """Print one statement's line; the tightest ratio of both sides that was met is its last number."""
     from rich.console import Console
     from rich.text import Text
 
+    console = Console(soft_wrap=True, highlight=False)
     ratio = "-" if row.tightest_ratio is None else f"{row.tightest_ratio:.9f}"
     line = Text()
     line.append(f"{row.id:<44}")
-    line.append(f"{row.source:<34}")
+    if console.width >= WIDE:
+        line.append(f"{row.source:<34}")
     line.append(f"{row.verdict:<15}", style=COLOURS[row.verdict])
     line.append(f"{row.instances:>9}  {ratio:>12}  {row.reason}")
-    Console(soft_wrap=True, highlight=False).print(line)
+    console.print(line)
 
 
 def summarise(rows: Sequence[Row]) -> None:

@@ -106,5 +106,6 @@ def find(name: str) -> StatementModule:
     by_id = {module.ABOUT.id: module for module in STATEMENTS}
     if name not in by_id:
         near = difflib.get_close_matches(name, by_id, n=3, cutoff=0.3)
-        raise KeyError(f"unknown statement {name!r}; nearest: {', '.join(near) or 'none'}")
+        told = f"nearest: {', '.join(near)}" if near else "kvproof list --json has all ids"
+        raise KeyError(f"unknown statement {name!r}; {told}")
     return by_id[name]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
+import textwrap
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from proofs_checks.fixtures import FixtureError, checkout_directory
 from proofs_checks.statements.registry import find
 from proofs_checks.statements.statement import Kind, StatementModule
 
 HERE = Path(__file__).parent
+WIDTH = 120
 PAPERS = {"locks": "Locks", "readkv": "ReadKV"}
 SIGNS = {Kind.UPPER_BOUND: "<=", Kind.LOWER_BOUND: ">=", Kind.IDENTITY: "=", Kind.IMPOSSIBILITY: "="}
 
@@ -101,7 +105,7 @@ def deep_section(deep: dict[str, Any]) -> list[str]:
     return [
         "## The deep run",
         "",
-        deep["what"],
+        *textwrap.wrap(deep["what"], WIDTH),
         "",
         f"{len(rows)} checks, {sum(row['instances'] for row in rows)} instances, violations beyond the guards: "
         + (", ".join(violated) if violated else "none")
@@ -127,5 +131,16 @@ def render(papers: Iterable[str] = ("locks", "readkv")) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def main() -> int:
+    """Write docs/theorems.md of this checkout; 0 when done, 3 outside a checkout."""
+    try:
+        docs = checkout_directory("docs")
+    except FixtureError as error:
+        print(f"theorems_page: {error}", file=sys.stderr)
+        return 3
+    (docs / "theorems.md").write_text(render(), encoding="utf-8")
+    return 0
+
+
 if __name__ == "__main__":
-    (HERE.parents[1] / "docs" / "theorems.md").write_text(render(), encoding="utf-8")
+    raise SystemExit(main())

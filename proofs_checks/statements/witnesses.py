@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import math
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from proofs_checks.fixtures import fixtures_directory
+from proofs_checks.fixtures import FixtureError, checkout_directory, fixtures_directory
 from proofs_checks.statements.registry import STATEMENTS
 from proofs_checks.statements.statement import Instance, StatementModule, fields
 
@@ -100,5 +101,15 @@ def read_witnesses(path: Path) -> dict[str, tuple[float | None, Instance]]:
     return {item["id"]: (item["ratio"], unpack(item["instance"])) for item in stored["witnesses"]}
 
 
+def main() -> int:
+    """Write the golden cases of this checkout anew; 0 when done, 3 outside a checkout."""
+    try:
+        write_witnesses(checkout_directory("fixtures") / "statements" / "witnesses.json")
+    except FixtureError as error:
+        print(f"witnesses: {error}", file=sys.stderr)
+        return 3
+    return 0
+
+
 if __name__ == "__main__":
-    write_witnesses(witness_file())
+    raise SystemExit(main())

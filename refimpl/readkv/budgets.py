@@ -10,7 +10,7 @@ from typing import NamedTuple
 from refimpl.checks import ArgumentError, whole
 
 Rate = int | float | Fraction
-"""Mean prefix depth per item, bits per scalar. A float stands for its shortest decimal: 0.29 is 29/100."""
+"""Mean prefix depth per item, bits per scalar. A float stands for its shortest decimal, 0.29 for 29/100 (AMB-33)."""
 
 
 def exact_rate(name: str, rate: Rate) -> Fraction:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from refimpl.checks import ArgumentError, FloatArray, IntArray, whole
 from refimpl.readkv.arrays import integer_array, real_array
-from refimpl.readkv.tree import DEEPEST, LEAF_DEPTH, deployed_table
+from refimpl.readkv.tree import DEEPEST, LEAF_DEPTH, Table, deployed_table
 
 
 def encode_leaves(z: FloatArray, leaf_depth: int) -> IntArray:
@@ -27,13 +27,15 @@ def encode_leaves(z: FloatArray, leaf_depth: int) -> IntArray:
     return node
 
 
-def decode_prefixes(codes: IntArray, depth: IntArray, leaf_depth: int) -> FloatArray:
+def decode_prefixes(codes: IntArray, depth: IntArray, leaf_depth: int, table: Table | None = None) -> FloatArray:
     """Centroids that the first ``depth`` bits of codes of ``leaf_depth`` bits name; depth broadcasts; 0 gives 0.
+
+    ``table`` is the tree to decode by, the deployed one where it is None.
 
     >>> decode_prefixes(np.array([0, 7]), np.array(1), 3).round(6).tolist()
     [-0.797885, 0.797885]
     """
-    table = deployed_table(leaf_depth)
+    table = table or deployed_table(leaf_depth)
     centroids = np.concatenate(table.centroids).astype(np.float64)  # depth t begins at 2^t - 1
     z_hat: FloatArray = centroids[(1 << depth) - 1 + (codes >> (leaf_depth - depth))]
     return z_hat

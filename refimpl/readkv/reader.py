@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from refimpl.readkv.calibration import check_scales, restore, standardize
 from refimpl.readkv.codec import decode_prefixes, encode_leaves
 from refimpl.readkv.importance import readkv_key_importance, readkv_value_importance
 from refimpl.readkv.rotation import check_signs, readkv_rotate, unrotate
-from refimpl.readkv.tree import LEAF_DEPTH, deployed_table
+from refimpl.readkv.tree import LEAF_DEPTH, Table, deployed_table
 
 Chooser = Callable[[FloatArray], IntArray]
 """A rule that turns importances [H, N] into depths [H, N]."""
@@ -23,7 +23,10 @@ Chooser = Callable[[FloatArray], IntArray]
 
 @dataclass(frozen=True)
 class PrefixCache:
-    """A layer's codes and public state: key_codes, value_codes [H, T, d]; means and scales [H, d]; signs [d]."""
+    """A layer's codes and public state: key_codes, value_codes [H, T, d]; means and scales [H, d]; signs [d].
+
+    ``table`` is the tree that its codes are paths of.
+    """
 
     key_codes: IntArray
     value_codes: IntArray
@@ -34,11 +37,12 @@ class PrefixCache:
     key_signs: FloatArray
     value_signs: FloatArray
     stored_depth: int = LEAF_DEPTH
+    table: Table = field(default_factory=deployed_table)
 
     @property
     def gains(self) -> FloatArray:
         """The stored float32 gains of the levels that are kept, as float64 [stored_depth]."""
-        return deployed_table(LEAF_DEPTH).gains[: self.stored_depth].astype(np.float64)
+        return self.table.gains[: self.stored_depth].astype(np.float64)
 
 
 def check_cache(queries: Any, arrays: dict[str, Any], stored_depth: Any) -> tuple[FloatArray, PrefixCache]:
@@ -110,13 +114,13 @@ def encode_cache(
 
 def reconstructed_keys(cache: PrefixCache, depths: IntArray) -> FloatArray:
     """Transformed keys [H, T, d] from prefixes of depths [H, d] shared by all tokens."""
-    z_hat = decode_prefixes(cache.key_codes, depths[:, None, :], LEAF_DEPTH)
+    z_hat = decode_prefixes(cache.key_codes, depths[:, None, :], LEAF_DEPTH, cache.table)
     return restore(z_hat, cache.key_mean, cache.key_scale)
 
 
 def reconstructed_values(cache: PrefixCache, depths: IntArray) -> FloatArray:
     """Transformed values [H, T, d] from prefixes of depths [H, T] shared by all channels."""
-    z_hat = decode_prefixes(cache.value_codes, depths[:, :, None], LEAF_DEPTH)
+    z_hat = decode_prefixes(cache.value_codes, depths[:, :, None], LEAF_DEPTH, cache.table)
     return restore(z_hat, cache.value_mean, cache.value_scale)
 
 
@@ -186,7 +190,7 @@ def readkv_attention(
         key_signs, value_signs: [d] of +-1.
         key_budget: refinements over all H*d key channels, 0..H*d*stored_depth; each reads T bits.
         value_budget: refinements over all H*T value tokens, 0..H*T*stored_depth; each reads d bits.
-        stored_depth: W, 1..8; bits below it are never read.
+        stored_depth: W, 1..8; bits below it are never read (AMB-34).
         softmax_scale: factor on the logits, default 1/sqrt(d).
 
     Returns:

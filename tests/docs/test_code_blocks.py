@@ -30,7 +30,7 @@ PYTHON = {
 INSTALL = ("python3 -m pip install", "python3 -m tox run")
 """What needs a network, or is the run that this test belongs to."""
 
-COMPILER = shutil.which("g++")
+COMPILER, C_COMPILER = shutil.which("g++"), shutil.which("gcc")
 
 
 class Page:
@@ -42,10 +42,11 @@ class Page:
 
     def do(self, language, text):
         """Carry out one block."""
-        if language in ("python", "toml"):
+        if language in ("python", "toml", "c"):
             first = text.splitlines()[0]
-            assert re.fullmatch(r"# [\w.-]+", first), f"a file's first line is its name in a comment, got {first!r}"
-            (self.folder / first[2:]).write_text(text)
+            name = re.fullmatch(r"(?:#|//) ([\w.-]+)", first)
+            assert name, f"a file's first line is its name in a comment, got {first!r}"
+            (self.folder / name[1]).write_text(text)
         elif language == "console":
             lines = text.splitlines()
             assert all(line.startswith("$ ") for line in lines), text
@@ -63,6 +64,8 @@ class Page:
             return
         words = shlex.split(line, comments=True)
         if COMPILER is None and (words[0] in ("g++", "./port") or words == ["kvproof", "judge", "cases"]):
+            return
+        if C_COMPILER is None and (words[0] == "gcc" or any(word.endswith(".so") for word in words)):
             return
         code, said = self.kvproof(words[1:]) if words[0] == "kvproof" else self.program(words)
         promised = EXIT.search(line)

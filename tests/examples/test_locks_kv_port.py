@@ -136,7 +136,7 @@ def test_selection_fails_exactly_where_the_forced_pages_do_not_fit_the_budget(re
         page_size = x["page_size"] if "page_size" in x else x["key_pool"].shape[1]
         if "queries" in x:
             G, d = x["queries"].shape[-2:]
-            if x["basis_bits"] != 4 or not geometry_fits(page_size, d, G):
+            if (x["basis_bits"], x["rank"]) != (4, 8) or not geometry_fits(page_size, d, G):
                 continue
         judged += 1
         kept = math.ceil(x["budget_tokens"] / page_size)
@@ -145,18 +145,20 @@ def test_selection_fails_exactly_where_the_forced_pages_do_not_fit_the_budget(re
             expected.add(case.name)
     assert expected
     assert stage(report, name).cases == judged
-    assert failing(report, name) == expected
+    if name == "locks_select_pages":
+        assert failing(report, name) == expected
+    else:  # its combine and its int8 query move pages besides
+        assert failing(report, name) >= expected
 
 
-@pytest.mark.parametrize("name", ["locks_select_pages", "locks_decode", "locks_decode_paged"])
-def test_with_the_forced_pages_added_to_the_budget_nothing_is_left_to_fail(session, name):
-    """Ties in the order that the package declares, output on its own pages, pages within what int4 leaves open."""
-    for case in cases_of(name):
+def test_with_the_forced_pages_added_to_the_budget_every_selection_is_right(session):
+    """Ties in the order that the package declares. Whole steps rank pages by another rule than the paper's."""
+    for case in cases_of("locks_select_pages"):
         prepared = prepare(case, "bfloat16")
         reply = session.call(prepared, "bfloat16")
         if reply["status"] == "not_provided":
             continue
-        page_size = prepared.sent["page_size"] if "page_size" in prepared.sent else prepared.sent["key_pool"].shape[1]
+        page_size = prepared.sent["page_size"]
         budget = (prepared.carried["budget_tokens"] // page_size + 2) * page_size
         widened = prepare(case, "bfloat16", {**prepared.carried, "budget_tokens": budget})
         verdict = judge(widened, reply["results"], session.declared.precision("bfloat16"), lowest_index=True)

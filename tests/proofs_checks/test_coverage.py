@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs_checks import coverage
+from proofs_checks import coverage, fixtures
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = coverage.load()
@@ -152,7 +152,7 @@ def test_a_missing_field_is_refused() -> None:
 def test_the_command_needs_a_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(coverage, "__file__", str(tmp_path / "proofs_checks" / "coverage.py"))
+    monkeypatch.setattr(fixtures, "__file__", str(tmp_path / "proofs_checks" / "fixtures.py"))
     assert coverage.main() == 3
     assert "checkout" in capsys.readouterr().err
     (tmp_path / "docs").mkdir()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proofs_checks.judge.case import Case
+from proofs_checks.judge.cases import repeats
 
 VIEWS = "the same inputs as strided views with poison around them"
 REUSED = "the same buffers held other content in the call before"
@@ -14,7 +15,11 @@ HALVES = "key and value pool are halves of one buffer [blocks, 2, B, H, d]"
 
 def hygiene_cases(cases: Sequence[Case]) -> list[Case]:
     """Deliver the stage's first small general case (a probe where there is none) in every other way."""
-    small = [c for c in cases if c.profile == "quick" and c.relation is None and c.poison is None and c.judged is None]
+    small = [
+        c
+        for c in cases
+        if c.profile == "quick" and c.relation is None and not c.must_raise and c.poison is None and c.judged is None
+    ]
     base = next((c for c in small if not c.probe and "capture" not in c.name), small[-1])
     again = replace(base, probe=True, base=base.name)
     ways = [
@@ -23,4 +28,8 @@ def hygiene_cases(cases: Sequence[Case]) -> list[Case]:
     ]
     if base.stage.startswith("paged") or base.stage.endswith("_paged"):
         ways.append(replace(again, name="interleaved-pools", suspect="A", why=HALVES, delivery="interleaved"))
+    trial = replace(again, kind="metamorphic", suspect="K")
+    ways.append(replace(trial, name="called-again", why=repeats.AGAIN, trial=repeats.called_again))
+    if "tokens" in base.inputs():
+        ways.append(replace(trial, name="batch-of-one", why=repeats.ALONE, trial=repeats.batch_of_one))
     return ways

@@ -65,10 +65,10 @@ def _judge_part(judgement: Judgement, part: Part, call: Call) -> None:
         _scale_fault(judgement, part, x, scale, dead)
         return
     departures, slack = match
-    _judge_codes(judgement, part, x, codes, np.where(dead, 0.0, scale), slack + 4 * u)
+    judge_codes(judgement, part, x, codes, np.where(dead, 0.0, scale), slack + 4 * u)
     judgement.departures += departures
     if not judgement.faults and not departures:
-        _rounding_departure(judgement, part, x, codes, scale)
+        rounding_departure(judgement, part, x, codes, scale)
 
 
 def _matching_scale(part: Part, x: FloatArray, scale: FloatArray, dead: Any, u: float) -> Any:
@@ -104,10 +104,10 @@ def _scale_fault(judgement: Judgement, part: Part, x: FloatArray, scale: FloatAr
     judgement.faults.append(Fault(part.scale, index, text))
 
 
-def _judge_codes(
+def judge_codes(
     judgement: Judgement, part: Part, x: FloatArray, codes: FloatArray, scale: FloatArray, slack: float
 ) -> None:
-    """Every code lies within half a step of x / scale, and in range."""
+    """Add a fault where a code is further than half a step, and ``slack`` of its value, from x / scale."""
     ratio = np.divide(x, scale, out=np.zeros_like(x), where=scale > 0)
     allowed = 0.5 + slack * np.abs(ratio)
     error = np.abs(codes - ratio)
@@ -124,8 +124,8 @@ def _judge_codes(
         judgement.departures.append(Departure("AMB-07", f"{part.codes} uses the code {-part.level - 1}"))
 
 
-def _rounding_departure(judgement: Judgement, part: Part, x: FloatArray, codes: FloatArray, scale: FloatArray) -> None:
-    """Halves that are exact (a scale equal to absmax / level, x / scale ends in .5) rounded away from even."""
+def rounding_departure(judgement: Judgement, part: Part, x: FloatArray, codes: FloatArray, scale: FloatArray) -> None:
+    """Add the departure of exact halves (scale equal to absmax / level, x / scale ends in .5) not rounded to even."""
     absmax = np.max(np.abs(x), axis=part.axis, keepdims=True)
     exact = (scale * part.level == absmax) & (scale > 0)
     ratio = np.divide(x, scale, out=np.zeros_like(x), where=scale > 0)

@@ -48,7 +48,7 @@ def markdown(report: Report) -> str:
         lines += ["", f"Not provided: {', '.join(missing)}."]
     for row in report.stages:
         lines += _failures(row)
-    said = [f"{row.stage}: {note}" for row in judged for note in row.shown_notes]
+    said = [note for row in judged for note in row.shown_notes]
     said += [f"departure {d.id}: {d.what} {f'({d.cost})' if d.cost else ''}" for d in report.departures]
     said += report.notes
     lines += ["", *(f"- {cell(text)}" for text in said)] if said else []

@@ -39,12 +39,24 @@ def check_targets(args: argparse.Namespace) -> None:
     """Before any work: raise TargetError where a report has nowhere to go."""
     targets = {form: getattr(args, form) for form in FORMS if getattr(args, form) is not None}
     for form, target in targets.items():
-        if target != "-" and not Path(target).resolve().parent.is_dir():
-            raise TargetError(f"--{form}: no folder {Path(target).parent}; create it first")
-        if target != "-" and Path(target).is_dir():
-            raise TargetError(f"--{form}: {target} is a folder; name a file")
+        check_target(form, target)
     if len(set(targets.values())) < len(targets):
         raise TargetError(f"{', '.join(f'--{form}' for form in targets)}: name a file for each")
+
+
+def check_target(option: str, target: str | Path | None) -> None:
+    """Raise TargetError where ``--option target`` names no place for a file; None and "-" always pass.
+
+    >>> check_target("json", "no/such/folder/report.json")
+    Traceback (most recent call last):
+    proofs_checks.judge.reports.targets.TargetError: --json: no folder no/such/folder; create it first
+    """
+    if target is None or str(target) == "-":
+        return
+    if not Path(target).resolve().parent.is_dir():
+        raise TargetError(f"--{option}: no folder {Path(target).parent}; create it first")
+    if Path(target).is_dir():
+        raise TargetError(f"--{option}: {target} is a folder; name a file")
 
 
 def write_reports(args: argparse.Namespace, report: Report) -> None:

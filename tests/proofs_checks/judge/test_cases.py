@@ -10,7 +10,7 @@ from proofs_checks.judge.suite import FAMILIES, cases_of, find_case
 from proofs_checks.numbers import Precision
 
 ALL = [case for stage in STAGES for case in cases_of(stage)]
-QUICK = [case for case in ALL if case.profile == "quick"]
+QUICK = [case for case in ALL if case.profile == "quick" and not case.must_raise]
 
 
 def test_every_stage_has_cases_and_every_family_a_stage():
@@ -56,8 +56,7 @@ def test_no_bounded_case_lets_zeros_pass(case, dtype):
     if dtype not in case.dtypes:
         return
     prepared = prepare(case, dtype)
-    own = {name: np.asarray(value) for name, value in prepared.reference.items()}
-    own = {name: _typed(STAGES[case.stage].results[name], value) for name, value in own.items()}
+    own = {name: _typed(STAGES[case.stage].results[name], value) for name, value in prepared.reference.items()}
     judgement = judge(prepared, own, Precision(dtype, "float32", dtype))
     assert judgement.refused is None
     assert judgement.faults == []
@@ -66,12 +65,9 @@ def test_no_bounded_case_lets_zeros_pass(case, dtype):
 @pytest.mark.parametrize("case", [c for c in QUICK if c.kind in ("bounded", "exact", "set")], ids=lambda c: c.id)
 def test_zeros_fail_every_case_whose_answer_is_not_zero(case):
     prepared = prepare(case, "float32")
-    zeros = {
-        name: _typed(role, np.zeros(np.shape(prepared.reference[name])))
-        for name, role in STAGES[case.stage].results.items()
-    }
+    zeros = {name: _zeros(role, prepared.reference[name]) for name, role in STAGES[case.stage].results.items()}
     names = case.judged or tuple(zeros)
-    if all(np.array_equal(prepared.reference[n], zeros[n]) for n in names):
+    if all(_equal(prepared.reference[n], zeros[n]) for n in names):
         return
     if _zeros_are_right(case):
         return
@@ -83,6 +79,20 @@ def _zeros_are_right(case) -> bool:
     return case.id in ("locks_select_pages/one-page",)
 
 
-def _typed(role: str, value: np.ndarray) -> np.ndarray:
+def _typed(role: str, value):
+    if role == "floats":
+        return [np.asarray(part, dtype=np.float64) for part in value]
     kinds = {"int8": np.int8, "uint8": np.uint8, "index": np.int64}
-    return value.astype(kinds.get(role, np.float64))
+    return np.asarray(value).astype(kinds.get(role, np.float64))
+
+
+def _zeros(role: str, value):
+    if role == "floats":
+        return [np.zeros(np.shape(part)) for part in value]
+    return _typed(role, np.zeros(np.shape(value)))
+
+
+def _equal(left, right) -> bool:
+    if isinstance(left, list):
+        return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
+    return np.array_equal(left, right)

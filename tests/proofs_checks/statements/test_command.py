@@ -23,7 +23,7 @@ def prove(*words: str) -> int:
 def test_one_line_per_statement(capsys):
     assert prove("locks-lemma-1-remark", "readkv-proposition-5") == 0
     printed = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in printed[:2]] == ["locks-lemma-1-remark", "readkv-proposition-5"]
+    assert [line.split()[0] for line in printed[:3]] == ["statement", "locks-lemma-1-remark", "readkv-proposition-5"]
     assert printed[-1] == "2 statements: 2 HOLDS"
 
 
