@@ -104,7 +104,7 @@ class Backend:
             value = value.detach().to("cpu").contiguous().view(-1)
             value = value.view(self.torch.uint8).numpy() if value.numel() else np.zeros(0)
         flat = np.ascontiguousarray(value).reshape(-1)
-        return hashlib.blake2b(memoryview(flat.view(np.uint8)) if flat.size else b"").digest()
+        return hashlib.blake2b(flat.view(np.uint8).data if flat.size else b"").digest()
 
     def overlap(self, left: Any, right: Any) -> bool:
         """Whether two arrays share memory."""
