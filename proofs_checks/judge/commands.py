@@ -184,12 +184,17 @@ def run_explain(args: argparse.Namespace) -> int:
     case, dtype, rules = _case_and_dtype(args.case, args.dialect)
     from proofs_checks.judge.judging import prepare
 
-    prepared = prepare(case, dtype, stage=rules.stage(case.stage))
+    stage = rules.stage(case.stage)
+    if case.trial is None:
+        prepared = prepare(case, dtype, stage=stage)
+        shown = (("input", prepared.carried), ("expected", prepared.reference))
+    else:  # calls of its own, which have no one answer
+        shown = (("input", stage.round_inputs(case.inputs(), dtype)), ("expected", {}))
     print(f"{case.id}  ({case.kind}, profile {case.profile}, {rules.name} dialect)")
     print(f"  looks for: {case.why}")
     print(f"  suspect:   {spelled(case.suspect)}")
     print(f"  source:    {STAGES[case.stage].source}")
-    for title, values in (("input", prepared.carried), ("expected", prepared.reference)):
+    for title, values in shown:
         for name, value in values.items():
             judged = title == "input" or case.judged is None or name in case.judged
             print(f"  {title} {name}: {_short(value)}{'' if judged else '  (not judged here)'}")

@@ -40,6 +40,7 @@ class Declared:
     functions: tuple[str, ...]
     laws: tuple[str, ...] = ()
     """Laws that its codebooks are fitted to; none declared means every law is asked."""
+    reproducible: bool = False
 
     @classmethod
     def read(cls, reply: dict[str, Any]) -> Declared:
@@ -67,6 +68,7 @@ class Declared:
             constants["DIALECT"],
             tuple(reply["functions"]),
             tuple(constants["LAWS"]),
+            reproducible=bool(constants["REPRODUCIBLE"]),
         )
 
     @property

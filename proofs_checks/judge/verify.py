@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from proofs_checks.judge.ask import asker
+from proofs_checks.judge.bisection import PIPELINES, Finding, bisect
 from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.judgement import Departure, Fault, Judgement
@@ -18,6 +19,7 @@ from proofs_checks.judge.report import BAD, Failure, Record, Report, StageReport
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import Session, live_session
 from proofs_checks.judge.stages import STAGES, Stage
+from proofs_checks.judge.trials import run_trial
 from proofs_checks.judge.waivers import Waivers, waived
 
 Progress = Callable[[StageReport], None]
@@ -25,6 +27,8 @@ Progress = Callable[[StageReport], None]
 
 def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
+    if case.trial is not None:
+        return run_trial(session, case, dtype)
     stage = session.declared.rules.stage(case.stage)
     prepared = prepare(case, dtype, stage=stage)
     precision = session.declared.precision(dtype)
@@ -63,6 +67,7 @@ def judge_stage(
     """Judge one stage on ``cases`` in every dtype the port declares."""
     start = time.monotonic()
     outcomes: list[Outcome] = []
+    ended = False
     chosen = [(c, d) for c in cases if session.takes(c) for d in session.declared.dtypes if d in c.dtypes]
     for case, dtype in chosen:
         begun, ended = time.monotonic(), False
@@ -75,6 +80,8 @@ def judge_stage(
             break
     outcomes = remembered(session, outcomes)
     report = summarize(session.spec, stage.name, outcomes)
+    if report.verdict == "FAIL" and stage is STAGES[stage.name] and stage.name in PIPELINES and not ended:
+        tell(report, bisect(session, stage, outcomes), outcomes)
     report.seconds = time.monotonic() - start
     departures = [d for o in outcomes for d in o.judgement.departures] if report.verdict == "PASS" else []
     return report, list(dict.fromkeys(departures))
@@ -95,6 +102,15 @@ def remembered(session: Session, outcomes: list[Outcome]) -> list[Outcome]:
     if alone.verdict != "PASS":
         return outcomes
     return [replace(o, suspect="K") if o.verdict in BAD else o for o in outcomes]
+
+
+def tell(report: StageReport, finding: Finding, outcomes: Sequence[Outcome]) -> None:
+    """Put what bisection found into a stage's report: its lines first, its class where no answer tells it by itself."""
+    report.notes = [*finding.notes, *report.notes]
+    if finding.suspect is not None:
+        bad = [o for o in outcomes if o.verdict in BAD]
+        told = zip(report.failures, bad, strict=True)
+        report.failures = [f if o.suspect else replace(f, suspect=finding.suspect) for f, o in told]
 
 
 def summarize(port: str, stage: str, outcomes: Sequence[Outcome]) -> StageReport:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from proofs_checks.judge.case import Case, Inputs
+from proofs_checks.judge.cases import repeats
 from proofs_checks.judge.delivery import older
 
 VIEWS = "the same inputs as strided views with poison around them"
@@ -30,6 +31,10 @@ def hygiene_cases(cases: Sequence[Case]) -> list[Case]:
     ]
     if base.stage.startswith("paged") or base.stage.endswith("_paged"):
         ways.append(replace(again, name="interleaved-pools", suspect="A", why=HALVES, delivery="interleaved"))
+    trial = replace(again, kind="metamorphic", suspect="K")
+    ways.append(replace(trial, name="called-again", why=repeats.AGAIN, trial=repeats.called_again))
+    if "tokens" in base.inputs():
+        ways.append(replace(trial, name="batch-of-one", why=repeats.ALONE, trial=repeats.batch_of_one))
     return ways
 
 

@@ -34,8 +34,8 @@ MANIFEST, PORT, CALL, INPUTS, OUTPUTS = (
 
 
 def in_files(case: Case) -> bool:
-    """Whether files can deliver a case: how arrays lie in a port's memory, or that it raised, they cannot say."""
-    return case.delivery == "plain" and not case.must_raise
+    """Whether files can deliver a case: not how arrays lie in memory, that a port raised, or calls of a trial."""
+    return case.delivery == "plain" and not case.must_raise and case.trial is None
 
 
 def folder_of(case: Case, dtype: str, changed: bool = False) -> PurePosixPath:
