@@ -45,8 +45,9 @@ def round_bfloat16(array: Any) -> NDArray[np.float32]:
     [1.0, 1.0, 1.015625]
     """
     values = np.ascontiguousarray(array, dtype=np.float32)
-    bits = values.view(np.uint32).astype(np.uint64)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+    bits = values.view(np.uint32)
+    half = np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    rounded = ((bits + half) & np.uint32(0xFFFF0000)).view(np.float32)  # only NaNs wrap around
     return np.where(np.isnan(values), values, rounded).reshape(np.shape(array))
 
 

@@ -16,7 +16,7 @@ What is called for each stage:
 - ``sparse_attention``, ``paged_sparse_attention``: ``sparse_paged_decode_batched``. It returns no log-sum-exp; the lse
   here is the sum of the split states (m, l) that its kernel leaves in the state's buffers.
 - ``locks_decode``, ``locks_decode_paged``: these one after another, with its option ``combine="max"``: the default
-  ``"nrm"`` is a CUDA kernel without a twin.
+  ``"nrm"`` is a CUDA kernel without a twin. locks_kv_port_dialect.py has the package judged by its own rules.
 
 Not here: dense attention and the merge (no lse comes back), dequantised summaries and group shares (only inside its
 kernels), exact scores (in a module that imports vLLM). Rank and bits are those of the process (``LOCKS_RKI4_RANK``,
@@ -92,6 +92,11 @@ def _int32(*values):
 def _rows(count):
     """Block table of one request whose logical pages are its physical blocks."""
     return torch.arange(count, dtype=torch.int32)[None]
+
+
+def _int_rows(block_table):
+    """A block table as the package's kernels read it: int32, row after row."""
+    return block_table.to(torch.int32).contiguous()
 
 
 class _BeforeCoding(torch.overrides.TorchFunctionMode):
@@ -228,7 +233,7 @@ def paged_sparse_attention(*, queries, key_pool, value_pool, block_table, tokens
             row = pages[n, h][pages[n, h] >= 0]
             st.page_table[n, h, : len(row)] = row
             st.page_cnt[n, h] = len(row)
-    table, lengths = block_table.to(torch.int32).contiguous(), tokens.to(torch.int32).contiguous()
+    table, lengths = _int_rows(block_table), tokens.to(torch.int32).contiguous()
     output, lse = _attend(st, queries, key_pool, value_pool, table, lengths, _scale(softmax_scale, d))
     return {"output": output, "lse": lse}
 
@@ -259,11 +264,29 @@ def sparse_attention(*, queries, keys, values, pages, page_size, softmax_scale=N
 def locks_decode_paged(
     *, queries, key_pool, value_pool, block_table, tokens, rank, basis_bits, budget_tokens, softmax_scale=None
 ):
+    call = (queries, key_pool, value_pool, block_table, tokens, rank, basis_bits, softmax_scale)
+    return decode_step(*call, budget_pages=budget_tokens // key_pool.shape[1], score_and_combine=rki4_score_state)
+
+
+def decode_step(
+    queries,
+    key_pool,
+    value_pool,
+    block_table,
+    tokens,
+    rank,
+    basis_bits,
+    softmax_scale,
+    *,
+    budget_pages,
+    score_and_combine,
+):
+    """Build, score and combine (leaving each page's value in ``st.score``), select, attend."""
     _coded(basis_bits)
     N, H, G, d = queries.shape
     blocks, B = key_pool.shape[:2]
-    table, lengths = block_table.to(torch.int32).contiguous(), tokens.to(torch.int32).contiguous()
-    budget_pages, scale = budget_tokens // B, _scale(softmax_scale, d)
+    table, lengths = _int_rows(block_table), tokens.to(torch.int32).contiguous()
+    scale = _scale(softmax_scale, d)
     st = _state(
         page_size=B,
         d=d,
@@ -278,23 +301,26 @@ def locks_decode_paged(
     # at a decode step the package's summaries cover the tokens before this one
     rki4_build_refresh(st, 0, key_pool, table, (lengths - 1).clamp_min(0), N)
     derive_page_params(st, lengths, N)
-    rki4_score_state(st, 0, queries.reshape(N, H * G, d), table, lengths, N, scale)
+    score_and_combine(st, 0, queries.reshape(N, H * G, d), table, lengths, N, scale)
     _topb_select_torch(st, N)
     output, _ = _attend(st, queries, key_pool, value_pool, table, lengths, scale)
     return {"output": output, "pages": _kept(st)}
 
 
 def locks_decode(*, queries, keys, values, rank, basis_bits, budget_tokens, page_size, softmax_scale=None):
+    settings = {"rank": rank, "basis_bits": basis_bits, "budget_tokens": budget_tokens}
+    return alone(locks_decode_paged, queries, keys, values, page_size, **settings, softmax_scale=softmax_scale)
+
+
+def alone(decode_paged, queries, keys, values, page_size, **settings):
+    """A paged decode step of one contiguous sequence."""
     key_pool, value_pool = _pooled(keys, page_size), _pooled(values, page_size)
-    step = locks_decode_paged(
+    step = decode_paged(
         queries=queries[None],
         key_pool=key_pool,
         value_pool=value_pool,
         block_table=_rows(len(key_pool)),
         tokens=_int32(keys.shape[1]),
-        rank=rank,
-        basis_bits=basis_bits,
-        budget_tokens=budget_tokens,
-        softmax_scale=softmax_scale,
+        **settings,
     )
     return {name: value[0] for name, value in step.items()}

@@ -8,7 +8,7 @@ the unquantised content. The best division of the r modes into runs is found for
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +25,7 @@ from proofs_checks.bounds.locks_perturbation import (
     routes,
     stake,
 )
-from proofs_checks.bounds.locks_rounding import Requantized, requantized
+from proofs_checks.bounds.locks_rounding import EXACT, Requantized, Storage, requantized
 from proofs_checks.bounds.locks_runs import Run, run, unresolved_coefficients
 from refimpl.checks import FloatArray
 from refimpl.locks.quantize import LEVELS
@@ -33,15 +33,19 @@ from refimpl.locks.quantize import LEVELS
 INT8 = LEVELS[8]
 
 
-def quantization_error(s: Spectrum, queries: FloatArray, rank: int, basis_bits: int | str, u: float) -> FloatArray:
+def quantization_error(
+    s: Spectrum, queries: FloatArray, rank: int, basis_bits: int | str, u: float, storage: Storage = EXACT
+) -> FloatArray:
     """|logit change| / scale between two honest quantised summaries of the same page, [H, G, P, B]."""
     level = LEVELS[basis_bits] if isinstance(basis_bits, int) else None
-    call = _Call(s, queries, rank, level, u)
+    if storage.smallest_mode:  # modes near it are not sure to be kept as they are
+        s = replace(s, band=np.maximum(s.band, storage.smallest_mode))
+    call = _Call(s, queries, rank, level, u, storage)
     total = call.centre()[..., None] + np.sum(call.singles, axis=0)
     plain = call.columns.alone.all(axis=-1) & (s.surely_kept(rank) == rank)
     rough = np.flatnonzero(~plain.all(axis=0))  # pages where modes may turn together, or be dropped
     if len(rough):
-        part = _Call(s.pages(rough), queries, rank, level, u)
+        part = _Call(s.pages(rough), queries, rank, level, u, storage)
         total[:, :, rough] = part.centre()[..., None] + part.modes()
     return total
 
@@ -55,10 +59,11 @@ class _Call:
     rank: int
     level: int | None  # of the basis; None leaves it unquantised
     u: float
+    storage: Storage = EXACT
 
     def centre(self) -> FloatArray:
         """Of q.mu, [H, G, P]."""
-        mu = requantized(self.s.centroid, self.s.centroid_error, -1, INT8, self.u)
+        mu = requantized(self.s.centroid, self.s.centroid_error, -1, INT8, self.u, storage=self.storage)
         known = np.abs(np.einsum("hgd,hpd->hgp", self.queries, mu.value, optimize=True))
         flips = np.einsum("hgd,hpd->hgp", np.abs(self.queries), mu.steps, optimize=True)
         return times(mu.stretch[:, None], known) + mu.step[:, None] * flips
@@ -87,7 +92,24 @@ class _Call:
             content = np.max([np.abs(c[b] - c[a] - known) for c in self.contents], axis=0) + ahead + self.changes[b]
         else:
             content = np.maximum(*(stake(route, low, high, known) for route in self.routes)) + ahead
-        return content + self._half_steps(run(self.s, self.queries, low, high), b - a, b)
+        turned = run(self.s, self.queries, low, high)
+        half_steps = self._half_steps(turned, b - a, b)
+        return content + half_steps + self._stored(turned, b - a, half_steps)
+
+    def _stored(self, turned: Run, count: int, half_steps: FloatArray) -> FloatArray | float:
+        """What storing the scales of a run's columns and rows may add: sum_k |c_k v_k.q| times both relative changes.
+
+        A scale at its floor has half a step of its own: |q|_1 floor / 2 on every coefficient.
+        """
+        if self.storage is EXACT:
+            return 0.0
+        part = np.maximum(*(turned.content(route) for route in self.routes))
+        row = np.linalg.norm(self.s.deviations, axis=-1) + self.storage.smallest_mode  # [H, P, B]
+        at_floor = np.sqrt(count) * self.storage.floor / 2 * row[:, None]
+        both = (1 + self.storage.relative) ** 2
+        norm1 = np.sum(np.abs(self.queries), axis=-1)[:, :, None, None]
+        stored: FloatArray = (both - 1) * (part + half_steps) + both * norm1 * at_floor
+        return stored
 
     def _half_steps(self, turned: Run, count: int, last: int) -> FloatArray:
         """Half a step of ``count`` columns and coefficients of a run, modes up to ``last`` kept, [H, G, P, B].
@@ -155,9 +177,12 @@ class _Call:
     @cached_property
     def rows(self) -> Requantized:
         """Coefficients by token."""
-        unresolved = unresolved_coefficients(self.s, self.columns.alone)
-        moved = np.where(self.columns.alone[..., None, :], self.columns.coefficients, 0.0)
-        return requantized(self.coefficients, moved, -1, INT8, self.u, unresolved)
+        alone = self.columns.alone
+        if self.storage.smallest_mode:  # raised modes have no coefficients of their own
+            alone = alone & (np.arange(self.rank) < self.s.surely_kept(self.rank)[..., None])
+        unresolved = np.maximum(unresolved_coefficients(self.s, alone), self.storage.smallest_mode)
+        moved = np.where(alone[..., None, :], self.columns.coefficients, 0.0)
+        return requantized(self.coefficients, moved, -1, INT8, self.u, unresolved, self.storage)
 
     @cached_property
     def deployed(self) -> FloatArray:
@@ -172,12 +197,15 @@ class _Call:
         if self.level is None:
             return exact, moves.projections
         moved = np.where(moves.alone[..., None, :], moves.basis, 0.0)
-        codes = requantized(self.basis, moved, -2, self.level, self.u)
+        codes = requantized(self.basis, moved, -2, self.level, self.u, storage=self.storage)
         known = np.einsum("hgd,hpdr->hgpr", q, codes.value, optimize=True)
         flips = np.einsum("hgd,hpdr->hgpr", np.abs(q), codes.steps, optimize=True)
         stretch = (codes.stretch + moves.common)[:, None]
         step = (codes.step * (1 + moves.common))[:, None]
         half = np.sum(np.abs(q), axis=-1)[:, :, None, None] * step / 2
+        if self.storage.relative:
+            size = np.einsum("hgd,hpdr->hgpr", np.abs(q), np.abs(self.basis) + moved, optimize=True)
+            half = half + self.storage.relative * (size * (1 + moves.common)[:, None] + half)
         by_codes = times(stretch, np.abs(known)) + step * flips
         by_half = np.abs(exact - known) + moves.projections + half
         return known, np.where(moves.alone[:, None], np.minimum(by_codes, by_half), np.inf)
@@ -188,7 +216,10 @@ class _Call:
         known, moved = self.projected
         rows, moves = self.rows, self.columns.coefficients
         by_codes = times(rows.stretch[..., None], np.abs(rows.value)) + rows.steps * rows.step[..., None]
-        by_half = np.abs(rows.value - self.coefficients) + moves + rows.step[..., None] / 2
+        half = rows.step[..., None] / 2
+        if self.storage.relative:
+            half = half + self.storage.relative * (np.abs(self.coefficients) + moves + half)
+        by_half = np.abs(rows.value - self.coefficients) + moves + half
         change = np.minimum(by_codes, by_half)[:, None]  # [H, 1, P, B, r]
         with np.errstate(invalid="ignore"):
             total = np.abs(rows.value)[:, None] * moved[..., None, :] + change * (np.abs(known) + moved)[..., None, :]

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from refimpl.checks import FloatArray
+
+
+@dataclass(frozen=True)
+class Storage:
+    """How scales are kept: not below ``floor``, and rounded after the codes were computed with the exact ones."""
+
+    rounded: Callable[[FloatArray], FloatArray] = lambda scale: scale
+    """Must not fall where its argument rises."""
+    relative: float = 0.0
+    """The largest relative change by ``rounded``."""
+    floor: float = 0.0
+    smallest_mode: float = 0.0
+    """Singular values below it are raised to it: such modes have coefficients of their own size."""
+
+
+EXACT = Storage()
+"""Scales as the paper has them."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +36,19 @@ class Requantized:
     steps: FloatArray
     """How many codes each may be off, of the line's shape."""
     step: FloatArray
-    """Largest scale that the line may have, lines only."""
+    """Largest scale that the line may have, stored or not, lines only."""
     stretch: FloatArray
     """Relative change of the scale, lines only; infinite where the line may be all zeros."""
 
 
 def requantized(
-    x: FloatArray, moved: FloatArray, axis: int, level: int, u: float, unresolved: FloatArray | None = None
+    x: FloatArray,
+    moved: FloatArray,
+    axis: int,
+    level: int,
+    u: float,
+    unresolved: FloatArray | None = None,
+    storage: Storage = EXACT,
 ) -> Requantized:
     """Codes and scales that lines of ``x`` along ``axis`` may get when every entry moves by up to ``moved``.
 
@@ -44,22 +68,23 @@ def requantized(
         high, low = np.where(known, high, unresolved), np.where(known, low, 0.0)
         moved = np.where(known, moved, size + unresolved)
     largest, top, bottom = (np.max(a, axis=axis, keepdims=True) for a in (size, high, low))
-    live = bottom > 0
-    ratio = np.divide(size, largest, out=np.zeros_like(size), where=largest > 0) * level
-    below = np.divide(level, bottom, out=np.full(bottom.shape, np.inf), where=live)
+    scale, wide, narrow = (np.maximum(a / level, storage.floor) for a in (largest, top, bottom))
+    live = narrow > 0
+    ratio = np.divide(size, scale, out=np.zeros_like(size), where=scale > 0)
+    below = np.divide(1.0, narrow, out=np.full(narrow.shape, np.inf), where=live)
     shrunk = np.where(
-        live, np.maximum(largest / np.where(live, bottom, 1.0) - 1, 1 - largest / np.maximum(top, 1e-300)), np.inf
+        live, np.maximum(scale / np.where(live, narrow, 1.0) - 1, 1 - scale / np.maximum(wide, 1e-300)), np.inf
     )
     with np.errstate(invalid="ignore"):
         reach = np.where(moved > 0, moved * below, 0.0) + np.where(ratio > 0, ratio * shrunk, 0.0) + 4 * u * ratio
     distance = np.abs(ratio - np.floor(ratio) - 0.5)
     steps = np.where(distance <= reach, np.floor(np.minimum(reach, 2.0 * level) - distance) + 1, 0.0)
-    steps = np.where(size == largest, np.where(np.isfinite(shrunk), steps, 2.0 * level), steps)
-    value = np.sign(x) * np.rint(ratio) * largest / level
-    stretch = np.where(
-        live,
-        np.maximum(top / np.where(live, largest, 1.0) - 1, 1 - bottom / np.where(live, largest, 1.0)) + 2 * u,
-        np.inf,
-    )
-    stretch = np.where(top > 0, stretch, 0.0)
-    return Requantized(value, np.minimum(steps, 2.0 * level), np.squeeze(top, axis) / level, np.squeeze(stretch, axis))
+    peak = (size == largest) & (largest >= level * scale)  # its code is the level; below the floor it is as any other
+    steps = np.where(peak, np.where(np.isfinite(shrunk), steps, 2.0 * level), steps)
+    kept, highest, lowest = (storage.rounded(a) for a in (scale, wide * (1 + 2 * u), narrow * (1 - 2 * u)))
+    value = np.sign(x) * np.rint(ratio) * kept
+    safe = np.where(live, kept, 1.0)
+    stretch = np.where(live, np.maximum(highest / safe - 1, 1 - lowest / safe), np.inf)
+    stretch = np.where(wide > 0, stretch, 0.0)
+    step = np.squeeze(np.maximum(highest, wide), axis)
+    return Requantized(value, np.minimum(steps, 2.0 * level), step, np.squeeze(stretch, axis))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from proofs_checks.judge.judgement import Kind
+from proofs_checks.judge.judgement import Judgement, Kind
+from proofs_checks.numbers import Precision
 
 Inputs = dict[str, Any]
 PROFILES = ("quick", "default", "deep")
@@ -27,6 +28,31 @@ class Relation:
     allowance: float = 2.0
 
 
+class Calls(Protocol):
+    """A port as a trial sees it (`proofs_checks.judge.trials`)."""
+
+    @property
+    def precision(self) -> Precision:
+        """What the port declares for the trial's dtype."""
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the port declares the same bits over runs and batch sizes."""
+
+    def provides(self, stage: str) -> bool:
+        """Whether the port has the stage."""
+
+    def ask(self, inputs: Inputs, shapes: Mapping[str, tuple[int, ...]], stage: str | None = None) -> dict[str, Any]:
+        """The port's results, of these shapes and finite; ``inputs`` are as the port receives them."""
+
+    def judged(self, inputs: Inputs, calls: int = 1) -> list[tuple[dict[str, Any], Judgement]]:
+        """The port's results, call by call, and what the stage's own check says of each; for inputs of a usual size."""
+
+
+Trial = Callable[[Calls, Inputs], Judgement]
+"""What a trial does with a port, from the case's inputs as the port receives them."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One case.
@@ -37,6 +63,8 @@ class Case:
     stage must never read. ``dtypes`` limits the input dtypes in which the inputs are representable. ``delivery`` says
     how the port's arrays lie in memory (`proofs_checks.judge.delivery`); such a case repeats the case named ``base``,
     so it diagnoses only where that one passes. ``must_raise`` inputs are illegal: a port that answers them is wrong.
+    ``trial`` makes calls of its own and judges them together; such a case is metamorphic, needs a live port, and the
+    reference is never run on its inputs as a whole.
     """
 
     stage: str
@@ -54,6 +82,7 @@ class Case:
     delivery: str = "plain"
     base: str | None = None
     must_raise: bool = False
+    trial: Trial | None = None
 
     @property
     def id(self) -> str:

@@ -15,6 +15,7 @@ from proofs_checks.judge import waivers
 from proofs_checks.judge.case import PROFILES
 from proofs_checks.judge.classes import spelled
 from proofs_checks.judge.declared import PortError
+from proofs_checks.judge.dialects import DIALECTS, PAPER, Dialect, find_anywhere
 from proofs_checks.judge.files import layout
 from proofs_checks.judge.files.session import file_session
 from proofs_checks.judge.report import dump_json, write_whole
@@ -22,7 +23,7 @@ from proofs_checks.judge.reports import targets
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import live_session
 from proofs_checks.judge.stages import STAGES
-from proofs_checks.judge.suite import cases_of, find_case
+from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.terminal import StageProgress, print_report
 from proofs_checks.judge.verify import run_case, summarize, verify
 
@@ -119,9 +120,15 @@ def add_list(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof list`."""
     parser.add_argument("--json", nargs="?", const="-", metavar="FILE", help="as JSON, on standard output or in FILE")
     parser.add_argument("--cases", action="store_true", help="list every case with the fault it looks for")
+    add_dialect(parser)
 
 
-def listing() -> dict[str, Any]:
+def add_dialect(parser: argparse.ArgumentParser) -> None:
+    """The option --dialect."""
+    parser.add_argument("--dialect", choices=tuple(DIALECTS), help="whose cases, default paper")
+
+
+def listing(rules: Dialect = DIALECTS[PAPER]) -> dict[str, Any]:
     """Everything that `kvproof list --json` prints."""
     stages = [
         {
@@ -130,9 +137,11 @@ def listing() -> dict[str, Any]:
             "optional": list(stage.optional),
             "results": list(stage.results),
             "source": stage.source,
-            "cases": [{"id": c.id, "kind": c.kind, "suspect": c.suspect, "why": c.why} for c in cases_of(stage.name)],
+            "cases": [
+                {"id": c.id, "kind": c.kind, "suspect": c.suspect, "why": c.why} for c in rules.cases_of(stage.name)
+            ],
         }
-        for stage in STAGES.values()
+        for stage in map(rules.stage, STAGES)
     ]
     return {"stages": stages, "statements": _statements(), "systems": [], "mutants": _mutants(), "sections": sections()}
 
@@ -151,14 +160,15 @@ def _mutants() -> list[dict[str, str]]:
 
 def run_list(args: argparse.Namespace) -> int:
     """Print the stage table."""
+    rules = DIALECTS[args.dialect or PAPER]
     if args.json:
-        _write_json(args.json, listing())
+        _write_json(args.json, listing(rules))
         return 0
     console = Console()
-    for stage in STAGES.values():
+    for stage in map(rules.stage, STAGES):
         console.print(f"{stage.signature()} -> {', '.join(stage.results)}", highlight=False, soft_wrap=True)
-        console.print(f"    {stage.source}; {len(cases_of(stage.name))} cases", highlight=False)
-        for case in cases_of(stage.name) if args.cases else ():
+        console.print(f"    {stage.source}; {len(rules.cases_of(stage.name))} cases", highlight=False)
+        for case in rules.cases_of(stage.name) if args.cases else ():
             console.print(f"    {case.id} [{case.kind}, {case.suspect}] {case.why}", markup=False, soft_wrap=True)
     return 0
 
@@ -166,19 +176,25 @@ def run_list(args: argparse.Namespace) -> int:
 def add_explain(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof explain`."""
     parser.add_argument("case", help="a case id such as attention/head-map")
+    add_dialect(parser)
 
 
 def run_explain(args: argparse.Namespace) -> int:
     """Say what a case looks for and show its inputs and expected results in short."""
-    case, dtype = _case_and_dtype(args.case)
+    case, dtype, rules = _case_and_dtype(args.case, args.dialect)
     from proofs_checks.judge.judging import prepare
 
-    prepared = prepare(case, dtype)
-    print(f"{case.id}  ({case.kind}, profile {case.profile})")
+    stage = rules.stage(case.stage)
+    if case.trial is None:
+        prepared = prepare(case, dtype, stage=stage)
+        shown = (("input", prepared.carried), ("expected", prepared.reference))
+    else:  # calls of its own, which have no one answer
+        shown = (("input", stage.round_inputs(case.inputs(), dtype)), ("expected", {}))
+    print(f"{case.id}  ({case.kind}, profile {case.profile}, {rules.name} dialect)")
     print(f"  looks for: {case.why}")
     print(f"  suspect:   {spelled(case.suspect)}")
     print(f"  source:    {STAGES[case.stage].source}")
-    for title, values in (("input", prepared.carried), ("expected", prepared.reference)):
+    for title, values in shown:
         for name, value in values.items():
             judged = title == "input" or case.judged is None or name in case.judged
             print(f"  {title} {name}: {_short(value)}{'' if judged else '  (not judged here)'}")
@@ -211,13 +227,14 @@ def add_repro(parser: argparse.ArgumentParser) -> None:
 
 def run_repro(args: argparse.Namespace) -> int:
     """Make the one call of one case and judge it. Exit codes as `kvproof verify`."""
-    case, dtype = _case_and_dtype(args.case)
+    case, dtype, _ = _case_and_dtype(args.case)
     dtype = args.dtype or dtype
     if dtype not in case.dtypes:
         raise UsageError(f"--dtype: {case.id} has inputs in {', '.join(case.dtypes)}, not {dtype!r}")
     folder = Path(args.port).is_dir() and (Path(args.port) / layout.MANIFEST).is_file()
     live = live_session(args.port, args.device, args.stage_timeout)
     with file_session(args.port) if folder else live as session:
+        case, _, _ = _case_and_dtype(args.case, session.declared.dialect)
         try:
             if case.stage not in session.declared.functions:
                 raise PortError(f"{args.port} has no {case.stage}")
@@ -235,12 +252,22 @@ def run_repro(args: argparse.Namespace) -> int:
     return 1 if outcome.verdict in ("FAIL", "ERROR", "TIMEOUT") else 0
 
 
-def _case_and_dtype(text: str) -> tuple[Any, str]:
+def _case_and_dtype(text: str, dialect: str | None = None) -> tuple[Any, str, Dialect]:
+    """The case, of ``dialect`` or of the first that has it, with the dtype that its name carries."""
     case_id, _, dtype = text.partition("@")
     try:
-        return find_case(case_id), dtype or "float32"
+        case, rules = find_anywhere(case_id)
     except KeyError:
         raise UsageError(f"no case {case_id!r}; see kvproof list --cases{_nearest(case_id)}") from None
+    if dialect is not None:
+        rules = DIALECTS[dialect]
+        found = rules.find_case(case_id)
+        if found is None:
+            raise UsageError(
+                f"no case {case_id!r} in the dialect {dialect}; see kvproof list --cases --dialect {dialect}"
+            )
+        case = found
+    return case, dtype or "float32", rules
 
 
 def _nearest(case_id: str) -> str:

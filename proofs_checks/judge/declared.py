@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proofs_checks.numbers import FORMATS, Precision
+
+if TYPE_CHECKING:
+    from proofs_checks.judge.dialects import Dialect
 
 CONSTANTS: dict[str, Any] = {
     "FRAMEWORK": "numpy",
@@ -37,10 +40,13 @@ class Declared:
     functions: tuple[str, ...]
     laws: tuple[str, ...] = ()
     """Laws that its codebooks are fitted to; none declared means every law is asked."""
+    reproducible: bool = False
 
     @classmethod
     def read(cls, reply: dict[str, Any]) -> Declared:
         """Check the constants of a loaded port. Raises PortError that names a bad one."""
+        from proofs_checks.judge.dialects import DIALECTS  # not at the top: the port's process does without the bounds
+
         constants = reply["constants"]
         known = tuple(FORMATS)
         for name in ("DTYPES", "ACCUMULATE", "OUTPUT"):
@@ -52,8 +58,8 @@ class Declared:
             raise PortError(f"FRAMEWORK: expected 'numpy' or 'torch', got {constants['FRAMEWORK']!r}")
         if constants["TIES"] not in ("any", "lowest_index"):
             raise PortError(f"TIES: expected 'any' or 'lowest_index', got {constants['TIES']!r}")
-        if constants["DIALECT"] != "paper":
-            raise PortError(f"DIALECT: expected 'paper', got {constants['DIALECT']!r}; no other dialect is judged yet")
+        if constants["DIALECT"] not in DIALECTS:
+            raise PortError(f"DIALECT: expected one of {', '.join(DIALECTS)}, got {constants['DIALECT']!r}")
         return cls(
             tuple(constants["DTYPES"]),
             constants["ACCUMULATE"],
@@ -62,7 +68,15 @@ class Declared:
             constants["DIALECT"],
             tuple(reply["functions"]),
             tuple(constants["LAWS"]),
+            reproducible=bool(constants["REPRODUCIBLE"]),
         )
+
+    @property
+    def rules(self) -> Dialect:
+        """What a port of this dialect is judged by."""
+        from proofs_checks.judge.dialects import DIALECTS  # see above
+
+        return DIALECTS[self.dialect]
 
     def precision(self, dtype: str) -> Precision:
         """The precision of calls with inputs of ``dtype``.

@@ -33,9 +33,12 @@ class Prepared:
         return self.case.poison(self.carried) if self.case.poison else self.carried
 
 
-def prepare(case: Case, dtype: str, inputs: Mapping[str, Any] | None = None) -> Prepared:
-    """Round the case's inputs to ``dtype`` and run the reference on exactly these bits."""
-    stage = STAGES[case.stage]
+def prepare(case: Case, dtype: str, inputs: Mapping[str, Any] | None = None, stage: Stage | None = None) -> Prepared:
+    """Round the case's inputs to ``dtype`` and run the reference on exactly these bits.
+
+    ``inputs`` stand in for the case's own; ``stage`` is the row that judges, the paper's where none is given.
+    """
+    stage = stage or STAGES[case.stage]
     carried = stage.round_inputs(case.inputs() if inputs is None else inputs, dtype)
     exact = stage.exact_inputs(carried)
     if case.must_raise:

@@ -15,7 +15,6 @@ from proofs_checks.judge.outcome import Outcome, case_name, reproduction
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import LiveSession, live_session
 from proofs_checks.judge.stages import STAGES
-from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.verify import misspelt, run_case
 from proofs_checks.judge.waivers import Waivers, waived
 
@@ -90,7 +89,7 @@ def port_cases(
 def _cases(session: LiveSession, profile: str, stages: Sequence[str] | None, waivers: Waivers) -> Iterator[PortCase]:
     for stage in STAGES:
         if stage in session.declared.functions and (stages is None or stage in stages):
-            for case in cases_of(stage):
+            for case in session.declared.rules.cases_of(stage):
                 for dtype in session.declared.dtypes if within_profile(case, profile) else ():
                     if dtype in case.dtypes:
                         yield PortCase(case, dtype, session, waivers)

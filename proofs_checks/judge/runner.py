@@ -60,7 +60,7 @@ class PortProcess:
         root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "proofs_checks.judge.worker", self.spec, str(child_in), str(child_out)],
+            [sys.executable, "-P", "-m", "proofs_checks.judge.worker", self.spec, str(child_in), str(child_out)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

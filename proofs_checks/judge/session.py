@@ -34,6 +34,9 @@ class Session(Protocol):
     def takes(self, case: Case) -> bool:
         """Whether this way of calling can deliver the case at all."""
 
+    def renew(self) -> bool:
+        """Make the port forget its earlier calls; False where that is impossible or changes nothing."""
+
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """One call: "status" ok, wrong, error or not_provided; "results", else "message" and perhaps "suspect"."""
 
@@ -50,6 +53,11 @@ class LiveSession:
 
     def takes(self, case: Case) -> bool:
         """A live port is called with every case."""
+        return True
+
+    def renew(self) -> bool:
+        """End the process; the next call starts another."""
+        self.process.close()
         return True
 
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:

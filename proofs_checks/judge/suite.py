@@ -20,6 +20,7 @@ from proofs_checks.judge.cases import (
     readkv_reader,
 )
 from proofs_checks.judge.cases.hygiene import hygiene_cases
+from proofs_checks.judge.cases.million import trial_cases
 
 FAMILIES: dict[str, Callable[[], list[Case]]] = {
     "attention": attention.attention_cases,
@@ -63,7 +64,7 @@ def cases_of(stage: str) -> tuple[Case, ...]:
     own = FAMILIES[stage]()
     if all(isinstance(value, (int, str)) for value in own[0].inputs().values()):
         return tuple(own)  # no array, so no other way to deliver one
-    return (*own, *hygiene_cases(own))
+    return (*own, *hygiene_cases(own), *trial_cases(stage))
 
 
 def find_case(case_id: str) -> Case:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from proofs_checks.judge.ask import asker
+from proofs_checks.judge.bisection import PIPELINES, Finding, bisect
 from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.judgement import Departure, Fault, Judgement
@@ -18,7 +19,7 @@ from proofs_checks.judge.report import BAD, Failure, Record, Report, StageReport
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import Session, live_session
 from proofs_checks.judge.stages import STAGES, Stage
-from proofs_checks.judge.suite import cases_of
+from proofs_checks.judge.trials import run_trial
 from proofs_checks.judge.waivers import Waivers, waived
 
 Progress = Callable[[StageReport], None]
@@ -26,7 +27,10 @@ Progress = Callable[[StageReport], None]
 
 def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     """Run and judge one case at one dtype. Raises PortStopped where the process ended."""
-    prepared = prepare(case, dtype)
+    if case.trial is not None:
+        return run_trial(session, case, dtype)
+    stage = session.declared.rules.stage(case.stage)
+    prepared = prepare(case, dtype, stage=stage)
     precision = session.declared.precision(dtype)
     law, laws = prepared.carried.get("law"), session.declared.laws
     if law is not None and laws and law not in laws:
@@ -34,7 +38,7 @@ def run_case(session: Session, case: Case, dtype: str) -> Outcome:
     replies = [session.call(prepared, dtype)]
     second = None
     if case.relation is not None and replies[0]["status"] == "ok":
-        second = prepare(case, dtype, case.relation.change(prepared.carried))
+        second = prepare(case, dtype, case.relation.change(prepared.carried), stage)
         replies.append(session.call(second, dtype))
     if case.must_raise and replies[0]["status"] == "ok":
         return Outcome(case, dtype, "FAIL", Judgement(), "expected an error, got an answer")
@@ -63,6 +67,7 @@ def judge_stage(
     """Judge one stage on ``cases`` in every dtype the port declares."""
     start = time.monotonic()
     outcomes: list[Outcome] = []
+    ended = False
     chosen = [(c, d) for c in cases if session.takes(c) for d in session.declared.dtypes if d in c.dtypes]
     for case, dtype in chosen:
         begun, ended = time.monotonic(), False
@@ -73,10 +78,39 @@ def judge_stage(
         outcomes.append(replace(waived(outcome, waivers or {}), seconds=time.monotonic() - begun))
         if ended and outcomes[-1].verdict in BAD:  # a process that ends once would do so in most cases of the stage
             break
+    outcomes = remembered(session, outcomes)
     report = summarize(session.spec, stage.name, outcomes)
+    if report.verdict == "FAIL" and stage is STAGES[stage.name] and stage.name in PIPELINES and not ended:
+        tell(report, bisect(session, stage, outcomes), outcomes)
     report.seconds = time.monotonic() - start
     departures = [d for o in outcomes for d in o.judgement.departures] if report.verdict == "PASS" else []
     return report, list(dict.fromkeys(departures))
+
+
+def remembered(session: Session, outcomes: list[Outcome]) -> list[Outcome]:
+    """The outcomes, with suspect K on all failures where the first one passes in a new process, without earlier calls.
+
+    A port that answers from what it kept fails whichever cases come late; what they look for says nothing about it.
+    """
+    first = next((o for o in outcomes if o.verdict == "FAIL"), None)
+    if first is None or not session.renew():
+        return outcomes
+    try:
+        alone = run_case(session, first.case, first.dtype)
+    except PortStopped:
+        return outcomes
+    if alone.verdict != "PASS":
+        return outcomes
+    return [replace(o, suspect="K") if o.verdict in BAD else o for o in outcomes]
+
+
+def tell(report: StageReport, finding: Finding, outcomes: Sequence[Outcome]) -> None:
+    """Put what bisection found into a stage's report: its lines first, its class where no answer tells it by itself."""
+    report.notes = [*finding.notes, *report.notes]
+    if finding.suspect is not None:
+        bad = [o for o in outcomes if o.verdict in BAD]
+        told = zip(report.failures, bad, strict=True)
+        report.failures = [f if o.suspect else replace(f, suspect=finding.suspect) for f, o in told]
 
 
 def summarize(port: str, stage: str, outcomes: Sequence[Outcome]) -> StageReport:
@@ -111,10 +145,13 @@ def diagnose(outcomes: Sequence[Outcome]) -> str | None:
     """The class that the stage's failures point at: the first failing probe's, where some probe failed.
 
     Probes stand in the order in which they isolate: an earlier one is not upset by the faults that later ones look for.
+    A case that passes alone and fails in buffers of an earlier call goes before all: such a port may fail anything.
     """
     failed = [o for o in outcomes if o.verdict in BAD]
     names = {o.case.name for o in failed}
-    return next((o.suspect or o.case.suspect for o in failed if o.case.probe and o.case.base not in names), None)
+    probes = [o for o in failed if o.case.probe and o.case.base not in names]
+    probes.sort(key=lambda o: o.case.delivery != "reuse")
+    return next((o.suspect or o.case.suspect for o in probes), None)
 
 
 def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:
@@ -174,11 +211,13 @@ def _judge_all(
     waivers: Waivers,
 ) -> None:
     report.notes += misspelt(session.declared.functions)
-    for stage in STAGES.values():
+    rules = session.declared.rules
+    report.departures += rules.departures()
+    for stage in map(rules.stage, STAGES):
         if stages is not None and stage.name not in stages:
             continue
         if stage.name in session.declared.functions:
-            cases = [c for c in cases_of(stage.name) if within_profile(c, profile)]
+            cases = [c for c in rules.cases_of(stage.name) if within_profile(c, profile)]
             row, departures = judge_stage(session, stage, cases, waivers)
             report.departures += [d for d in departures if d not in report.departures]
         else:

@@ -13,10 +13,10 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
+from proofs_checks.judge.dialects import find_anywhere
 from proofs_checks.judge.judgement import Judgement
 from proofs_checks.judge.outcome import Outcome, case_name
 from proofs_checks.judge.report import BAD
-from proofs_checks.judge.suite import find_case
 
 FILE = "kvproof-expected.toml"
 KEYS = ("id", "reason", "link", "expires")
@@ -81,7 +81,7 @@ def _waiver(entry: Any, where: str) -> Waiver:
         raise WaiverError(f"{where}: expires: expected a date such as 2030-01-31, got {expires!r}")
     case_id, _, dtype = entry["id"].partition("@")
     try:
-        case = find_case(case_id)
+        case, _ = find_anywhere(case_id)
     except KeyError:
         raise WaiverError(f"{where}: no case {case_id!r}; see kvproof list --cases") from None
     if (dtype or "float32") not in case.dtypes:

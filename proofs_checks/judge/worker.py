@@ -6,6 +6,7 @@ to its process, the parent turns into a verdict.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -23,18 +24,29 @@ from proofs_checks.judge.declared import CONSTANTS
 
 
 def load_port(spec: str) -> ModuleType:
-    """Import a port by file path (anything that ends in .py or names a file), by module name, or open a library."""
+    """Open a shared library, or import a port by file path, by the folder of a package, or by module name.
+
+    A path is anything that ends in .py, names a file, or is a folder with an ``__init__.py``. The port's own folder
+    comes first on the path, as for a script, unless its name is one of the standard library's: those keep theirs.
+    """
     if shared_library.is_shared_library(spec):
         return shared_library.load(spec)
     path = Path(spec)
-    if not (spec.endswith(".py") or path.is_file()):
+    package = (path / "__init__.py").is_file()
+    if not (spec.endswith(".py") or path.is_file() or package):
+        sys.path.insert(0, os.getcwd())
         return importlib.import_module(spec)
-    sys.path.insert(0, str(path.resolve().parent))
-    description = importlib.util.spec_from_file_location(path.stem, path)
+    path = path.resolve()
+    taken = path.stem in sys.stdlib_module_names or path.stem in sys.modules
+    name = f"port_{path.stem}" if taken else path.stem
+    sys.path.insert(len(sys.path) if taken else 0, str(path.parent))
+    inside = [str(path)] if package else None
+    source = path / "__init__.py" if package else path
+    description = importlib.util.spec_from_file_location(name, source, submodule_search_locations=inside)
     if description is None or description.loader is None:
         raise ImportError(f"{spec}: not a Python file")
     module = importlib.util.module_from_spec(description)
-    sys.modules[path.stem] = module
+    sys.modules[name] = module
     description.loader.exec_module(module)
     return module
 
@@ -98,11 +110,12 @@ class Backend:
         raise TypeError(f"{name}: expected an array, got {type(value).__name__}")
 
     def bytes_of(self, value: Any) -> bytes:
-        """The raw content of an array, to see whether a call changed it."""
+        """A digest of an array's raw content, to see whether a call changed it; the array itself may be large."""
         if self.torch is not None and isinstance(value, self.torch.Tensor):
             value = value.detach().to("cpu").contiguous().view(-1)
-            return bytes(value.view(self.torch.uint8).numpy()) if value.numel() else b""
-        return np.ascontiguousarray(value).tobytes()
+            value = value.view(self.torch.uint8).numpy() if value.numel() else np.zeros(0)
+        flat = np.ascontiguousarray(value).reshape(-1)
+        return hashlib.blake2b(flat.view(np.uint8).data if flat.size else b"").digest()
 
     def overlap(self, left: Any, right: Any) -> bool:
         """Whether two arrays share memory."""
@@ -261,28 +274,28 @@ def serve(spec: str, incoming: int, outgoing: int) -> None:
                 reply, out = call_stage(port, backend, header, arrays)
         except BaseException as error:
             reply = {"status": "error", "message": _raised(error)}
-        data = wire.encode(reply, out)
+        data = memoryview(wire.encode(reply, out))
         while data:
             data = data[os.write(outgoing, data) :]
 
 
-def _read(descriptor: int) -> bytes | None:
-    prefix = _exactly(descriptor, wire.LENGTHS)
-    if prefix is None:
+def _read(descriptor: int) -> bytearray | None:
+    """One whole message; None where the other end closed. Filled in place: a message may be half a gigabyte."""
+    prefix = bytearray(wire.LENGTHS)
+    if not _fill(descriptor, memoryview(prefix)):
         return None
-    body = _exactly(descriptor, wire.sizes(prefix))
-    return None if body is None else prefix + body
+    message = bytearray(wire.LENGTHS + wire.sizes(bytes(prefix)))
+    message[: wire.LENGTHS] = prefix
+    return message if _fill(descriptor, memoryview(message)[wire.LENGTHS :]) else None
 
 
-def _exactly(descriptor: int, count: int) -> bytes | None:
-    chunks = []
-    while count:
-        chunk = os.read(descriptor, min(count, 1 << 20))
-        if not chunk:
-            return None
-        chunks.append(chunk)
-        count -= len(chunk)
-    return b"".join(chunks)
+def _fill(descriptor: int, part: memoryview) -> bool:
+    while part:
+        count = os.readv(descriptor, [part[: 1 << 20]])
+        if not count:
+            return False
+        part = part[count:]
+    return True
 
 
 if __name__ == "__main__":

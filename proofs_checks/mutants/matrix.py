@@ -37,6 +37,10 @@ class LocalSession:
         """A port at hand is called with every case."""
         return True
 
+    def renew(self) -> bool:
+        """A port in this process keeps its state."""
+        return False
+
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """One call, as the worker makes it."""
         sent = prepared.sent

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from refimpl.attention import sparse_attention
-from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, choice, real, whole
+from refimpl.checks import FloatArray, IntArray, Sizes, choice, real, whole
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.quantize import LEVELS, locks_dequantize_summary, locks_quantize_summary
 from refimpl.locks.score import exact_page_scores, locks_score_pages
 from refimpl.locks.select import locks_select_pages, pages_within_budget
 from refimpl.locks.summary import column_signs, locks_build_summary
-from refimpl.paging import page_count, split_pages
+from refimpl.paging import PagedCache, page_count, split_pages
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def decode(
     page_size: int,
     softmax_scale: float | None = None,
 ) -> dict[str, Any]:
-    """`locks_decode` in a dialect, basis_bits 2, 4 or 8. Arguments, results and errors are its own.
+    """`locks_decode` in a dialect, basis_bits 2, 4 or 8, T may be 0. Arguments, results and errors are its own.
 
     The package casts softmax weights and values to float16 before their product; that is rounding, not another
     function, and is not repeated here.
@@ -213,7 +213,7 @@ def decode(
     sizes = Sizes()
     queries, keys = real("queries", queries, "H G d", sizes), real("keys", keys, "H T d", sizes)
     if sizes["T"] == 0:
-        raise ArgumentError("keys: expected at least one token, got T=0")
+        return {"output": np.zeros(queries.shape), "pages": np.zeros((sizes["H"], 0), np.int64)}
     complete, open_page = split_pages(keys, whole("page_size", page_size, low=1))
     built = build_summary(profile, key_pages=complete, rank=rank)
     deployed = locks_dequantize_summary(**quantize_summary(profile, **built, basis_bits=basis_bits))
@@ -228,6 +228,43 @@ def decode(
         queries=queries, keys=keys, values=values, pages=pages, page_size=page_size, softmax_scale=softmax_scale
     )
     return {"output": attended["output"], "pages": pages}
+
+
+def decode_paged(
+    profile: Profile,
+    *,
+    queries: Any,
+    key_pool: Any,
+    value_pool: Any,
+    block_table: Any,
+    tokens: Any,
+    rank: int,
+    basis_bits: int,
+    budget_tokens: int,
+    softmax_scale: float | None = None,
+) -> dict[str, Any]:
+    """`locks_decode_paged` in a dialect; arguments, results and errors are its own, -1 ends the shorter rows.
+
+    >>> pool = np.zeros((2, 1, 1, 1))
+    >>> decode_paged(LOCKS_KV_0_1_4, queries=np.ones((2, 1, 1, 1)), key_pool=pool, value_pool=pool,
+    ...     block_table=[[1, 0], [0, -1]], tokens=[2, 1], rank=1, basis_bits=4, budget_tokens=1)["pages"].tolist()
+    [[[0, 1]], [[0, -1]]]
+    """
+    cache = PagedCache(queries, key_pool, value_pool, block_table, tokens)
+    settings = {"rank": rank, "basis_bits": basis_bits, "budget_tokens": budget_tokens, "page_size": cache.page_size}
+    steps = []
+    for n in range(cache.sizes["N"]):
+        keys, values = cache.sequence(n)
+        one = decode(
+            profile, queries=cache.queries[n], keys=keys, values=values, **settings, softmax_scale=softmax_scale
+        )
+        steps.append(one)
+    widest = max((one["pages"].shape[1] for one in steps), default=0)
+    output = np.zeros(cache.queries.shape)  # [N, H, G, d]
+    pages = np.full((cache.sizes["N"], cache.sizes["H"], widest), -1, dtype=np.int64)
+    for n, one in enumerate(steps):
+        output[n], pages[n, :, : one["pages"].shape[1]] = one["output"], one["pages"]
+    return {"output": output, "pages": pages}
 
 
 def budget_of_package(tokens: int, page_size: int, budget_pages: int, fraction: float = 0.1) -> int:

@@ -8,11 +8,16 @@ import numpy as np
 
 from proofs_checks.capture import long_text_slice, needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
+from proofs_checks.judge.cases import sizes
 from proofs_checks.judge.cases.inputs import random_qkv
 
 WIDE = ("float32", "float64")
 HEAD_MAP = "6 query heads on 3 KV heads whose values are constants: repeated, not tiled"
 SENTINEL = "logits -60000 and -60001 weigh .731 and .269; a finite mask sentinel or a half-precision logit loses them"
+OUTPUT = ("output",)
+MANY_HEADS = "12 KV heads of 17 queries: every head and every query of a group is computed"
+WIDTH = "the last channel decides, and every channel comes out: none beyond a fixed width is lost"
+LENGTH = "only the last token's value is not 0: no fixed tile or grid ends before it"
 SHAPES = ((1, 1, 17, 64), (2, 3, 50, 64), (1, 8, 33, 128), (3, 2, 40, 96), (2, 4, 16, 80), (1, 7, 21, 256))
 
 
@@ -22,7 +27,19 @@ def attention_cases() -> list[Case]:
     equals, huge = _mean_of_equals, _huge_negative
     cases = [
         stage.probe("head-map", "G", HEAD_MAP, _head_map, judged=("output",)),
+        stage.probe(
+            "head-map-of-3", "G", "2 KV heads of 3 queries", partial(sizes.constant_heads, 2, 3), judged=OUTPUT
+        ),
+        stage.probe("head-map-12-of-17", "G", MANY_HEADS, partial(sizes.constant_heads, 12, 17), judged=OUTPUT),
+        *[
+            stage.probe(f"last-channel-{d}", "A", WIDTH, partial(sizes.last_channel, d), judged=OUTPUT)
+            for d in (8, 96, 192, 256, 512)
+        ],
         stage.probe("token-count-17", "A", "17 tokens: none lost, no zero lane added", _seventeen, judged=("output",)),
+        *[
+            stage.probe(f"token-count-{T}", "A", LENGTH, partial(sizes.last_token, T), judged=OUTPUT)
+            for T in (1, 1025, 70001)
+        ],
         stage.exact("no-tokens", "B", "no tokens: output 0, lse -inf, no NaN", _no_tokens),
         stage.probe("mean-of-equals", "B", "a zero query weighs 8 tokens equally", equals, judged=("output",)),
         stage.probe("natural-lse", "B", "8 logits of 0: lse is ln 8 in nats, not 3 in bits", equals, judged=("lse",)),
@@ -30,6 +47,8 @@ def attention_cases() -> list[Case]:
         stage.probe("logits-of-plus-60000", "B", "exp without the maximum subtracted overflows", _huge_positive),
         stage.probe("equal-logits-of-200", "B", "all logits 200: exp(200) overflows float32", _equal_logits_200),
         stage.probe("tf32-product", "I", "2049 and 2048 differ in float32, not in TF32", _tf32, dtypes=WIDE),
+        stage.probe("tf32-values", "I", "a value of 2049 is no TF32 number", sizes.one_value_2049, dtypes=WIDE),
+        stage.probe("float32-weights", "I", "weights are not rounded to half", sizes.uneven_weights, judged=OUTPUT),
         stage.probe("softmax-scale", "B", "an explicit scale replaces 1/sqrt(d)", _explicit_scale),
         stage.relation("token-order", "the order of tokens does not matter", partial(_random, 2, 3, 37, 64), _reverse),
         stage.general("capture-needle", "layer 18 of the real 2K needle prompt", partial(needle_slice, 2, 0)),
@@ -117,6 +136,10 @@ def merge_cases() -> list[Case]:
         stage.exact("all-empty", "B", "only empty splits: output 0 and lse -inf, no NaN", _all_empty),
         stage.exact("one-empty", "B", "an empty split weighs nothing, whatever its output holds", _one_empty),
         stage.exact("single-split", "B", "one split is its own merge", _single_split, judged=("output",)),
+        stage.probe("single-split-lse", "B", "one split keeps its log-mass", _single_split, judged=("lse",)),
+        stage.exact("empty-beside-minus-60000", "B", "an empty split is no mass of -50000", sizes.empty_beside_deep),
+        stage.probe("heads-60000-apart", "B", "each head has its own maximum", sizes.far_heads),
+        stage.probe("last-of-300-splits", "B", "no fixed number of splits", partial(sizes.last_split, 300)),
         stage.probe("equal-splits", "B", "four equal masses average exactly", _equal_splits, judged=("output",)),
         stage.probe("masses-8-and-2", "B", "weights .99753 : .00247; in base 2 .98462 : .01538", _unequal_masses),
         stage.probe("large-log-masses", "B", "masses near 60000: exp of the mass itself overflows", _large_masses),

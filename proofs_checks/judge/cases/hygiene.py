@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from proofs_checks.judge.case import Case
+import numpy as np
+
+from proofs_checks.judge.case import Case, Inputs
+from proofs_checks.judge.cases import repeats
+from proofs_checks.judge.delivery import older
 
 VIEWS = "the same inputs as strided views with poison around them"
 REUSED = "the same buffers held other content in the call before"
@@ -23,8 +27,21 @@ def hygiene_cases(cases: Sequence[Case]) -> list[Case]:
     again = replace(base, probe=True, base=base.name)
     ways = [
         replace(again, name="strided-views", suspect="A", why=VIEWS, delivery="strided"),
-        replace(again, name="reused-buffers", suspect="K", why=REUSED, delivery="reuse"),
+        replace(again, name="reused-buffers", suspect="K", why=REUSED, delivery="reuse", inputs=_rolled(base)),
     ]
     if base.stage.startswith("paged") or base.stage.endswith("_paged"):
         ways.append(replace(again, name="interleaved-pools", suspect="A", why=HALVES, delivery="interleaved"))
+    trial = replace(again, kind="metamorphic", suspect="K")
+    ways.append(replace(trial, name="called-again", why=repeats.AGAIN, trial=repeats.called_again))
+    if "tokens" in base.inputs():
+        ways.append(replace(trial, name="batch-of-one", why=repeats.ALONE, trial=repeats.batch_of_one))
     return ways
+
+
+def _rolled(base: Case) -> Callable[[], Inputs]:
+    """The case's arrays rolled: the same shapes with content that no other case has shown to the port."""
+
+    def inputs() -> Inputs:
+        return {n: older(n, value) if isinstance(value, np.ndarray) else value for n, value in base.inputs().items()}
+
+    return inputs

@@ -9,6 +9,7 @@ import numpy as np
 
 from proofs_checks.capture import long_text_slice, needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
+from proofs_checks.judge.cases import locks_sizes
 from proofs_checks.judge.cases.inputs import planted_pages
 from refimpl.locks.summary import locks_build_summary
 
@@ -19,6 +20,7 @@ def build_cases() -> list[Case]:
     """Cases of `locks_build_summary`."""
     stage = Family("locks_build_summary", "H")
     return [
+        *locks_sizes.build_sizes(),
         stage.probe("one-strong-mode", "H", "rank 1 of a page with one strong direction: the largest mode", _strong),
         stage.probe("large-centroid", "H", "deviations, not keys, are decomposed", _large_centroid),
         stage.probe("equal-modes", "H", "two equal singular values: any basis of their plane is right", _equal_modes),
@@ -105,6 +107,7 @@ def quantize_cases() -> list[Case]:
         stage.general(f"int{bits}", f"a built summary, basis in int{bits}", partial(_summary, bits, "built"))
         for bits in (4, 8)
     ]
+    probes += locks_sizes.quantize_sizes()
     return [*probes, *general, stage.general("capture", "a real page summary, int4", partial(_summary, 4, "capture"))]
 
 
@@ -164,6 +167,7 @@ def dequantize_cases() -> list[Case]:
     stage = Family("locks_dequantize_summary", "D")
     return [
         stage.exact("every-code", "D", "all int4 codes and int8 extremes with power-of-two scales", _every_code),
+        stage.exact("square", "D", "as many tokens as modes", locks_sizes.square_codes),
         stage.exact("distinct-scales", "D", "every line has its own scale: a permutation shows", _distinct),
         stage.general("random", "random codes and scales", _random_codes),
     ]

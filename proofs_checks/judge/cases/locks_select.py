@@ -10,6 +10,7 @@ import numpy as np
 
 from proofs_checks.capture import long_text_slice, needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
+from proofs_checks.judge.cases import locks_sizes
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.decode import deployed_summary, locks_scores
 
@@ -22,6 +23,7 @@ def score_cases() -> list[Case]:
     stage = Family("locks_score_pages", "H")
     return [
         stage.probe("natural-log", "B", "16 logits of 0: the score is ln 16, not 4", partial(_plain, 16)),
+        *locks_sizes.score_sizes(),
         stage.probe("centroid-counts", "H", "equal deviations around different centroids", _centroids),
         stage.probe("deviations-count", "H", "equal centroids, different deviations", _deviations),
         stage.probe("sum-not-maximum", "B", "16 logits of 1 outweigh one logit of 2", _sum_not_max),
@@ -141,6 +143,7 @@ def exact_score_cases() -> list[Case]:
         stage.probe("open-page-of-one", "A", "one token alone: the score is its logit, nothing is padded", _keys_one),
         stage.probe("negative-logits", "A", "5 tokens of logit -200: no padding lane of 0 counts", _keys_negative),
         stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_keys_random, 1, 3, 4, 16, 80)),
+        *locks_sizes.exact_score_sizes(),
         stage.general("G8-B32", "random pages", partial(_keys_random, 2, 8, 5, 32, 64)),
         stage.general("capture-needle", "the real needle prompt", _keys_needle),
     ]
@@ -178,6 +181,7 @@ def share_cases() -> list[Case]:
     """Cases of `locks_page_shares`."""
     stage = Family("locks_page_shares", "C")
     return [
+        *locks_sizes.share_sizes(),
         stage.probe("average-not-maximum", "C", "shares (.6, .0) and (.2, .4): the mean decides", _two_heads),
         stage.probe("own-normaliser", "C", "query heads of very different mass weigh the same", _unequal_heads),
         stage.probe("last-page-counts", "C", "the open page is in the denominator", _open_heavy),
@@ -271,11 +275,8 @@ def select_cases() -> list[Case]:
         probe("zeros-and-signs", "+0 and -0 are equal", [[0.0, -0.0, 0.0, 0.25, -0.0, 0.0]], 64),
         probe("own-heads", "each KV head selects for itself", np.stack([ramp[0], ramp[0, ::-1]]), 80, suspect="G"),
         probe("tiny-shares", "shares of 2^-100 still rank", ramp * 2.0**-100, 64),
-        drawn(
-            "low-contrast-16400",
-            "16,400 near-equal pages, the best of them last",
-            partial(_low_contrast, 16400, 2048),
-        ),
+        drawn("low-contrast-16400", "near-equal pages, the best of them last", partial(_low_contrast, 16400, 2048)),
+        *locks_sizes.select_sizes(),
         drawn("capture-needle", "real shares, 128 pages, k = 16", _select_needle),
         drawn("low-contrast-70000", "70,000 pages", partial(_low_contrast, 70000, 4096), profile="default"),
     ]

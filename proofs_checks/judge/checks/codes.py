@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from proofs_checks.judge.case import Case
 from proofs_checks.judge.judgement import Call, Departure, Fault, Judgement, compare_exactly
 from refimpl.checks import FloatArray
 from refimpl.locks.quantize import LEVELS
@@ -65,10 +66,10 @@ def _judge_part(judgement: Judgement, part: Part, call: Call) -> None:
         _scale_fault(judgement, part, x, scale, dead)
         return
     departures, slack = match
-    _judge_codes(judgement, part, x, codes, np.where(dead, 0.0, scale), slack + 4 * u)
+    judge_codes(judgement, part, x, codes, np.where(dead, 0.0, scale), slack + 4 * u)
     judgement.departures += departures
     if not judgement.faults and not departures:
-        _rounding_departure(judgement, part, x, codes, scale)
+        rounding_departure(judgement, part, x, codes, scale)
 
 
 def _matching_scale(part: Part, x: FloatArray, scale: FloatArray, dead: Any, u: float) -> Any:
@@ -104,10 +105,10 @@ def _scale_fault(judgement: Judgement, part: Part, x: FloatArray, scale: FloatAr
     judgement.faults.append(Fault(part.scale, index, text))
 
 
-def _judge_codes(
+def judge_codes(
     judgement: Judgement, part: Part, x: FloatArray, codes: FloatArray, scale: FloatArray, slack: float
 ) -> None:
-    """Every code lies within half a step of x / scale, and in range."""
+    """Add a fault where a code is further than half a step, and ``slack`` of its value, from x / scale."""
     ratio = np.divide(x, scale, out=np.zeros_like(x), where=scale > 0)
     allowed = 0.5 + slack * np.abs(ratio)
     error = np.abs(codes - ratio)
@@ -124,8 +125,8 @@ def _judge_codes(
         judgement.departures.append(Departure("AMB-07", f"{part.codes} uses the code {-part.level - 1}"))
 
 
-def _rounding_departure(judgement: Judgement, part: Part, x: FloatArray, codes: FloatArray, scale: FloatArray) -> None:
-    """Halves that are exact (a scale equal to absmax / level, x / scale ends in .5) rounded away from even."""
+def rounding_departure(judgement: Judgement, part: Part, x: FloatArray, codes: FloatArray, scale: FloatArray) -> None:
+    """Add the departure of exact halves (scale equal to absmax / level, x / scale ends in .5) not rounded to even."""
     absmax = np.max(np.abs(x), axis=part.axis, keepdims=True)
     exact = (scale * part.level == absmax) & (scale > 0)
     ratio = np.divide(x, scale, out=np.zeros_like(x), where=scale > 0)
@@ -135,23 +136,54 @@ def _rounding_departure(judgement: Judgement, part: Part, x: FloatArray, codes: 
 
 
 def packed(call: Call) -> Judgement:
-    """`locks_pack_basis`: the reference's bytes; nibbles swapped within every byte are the departure AMB-13."""
+    """`locks_pack_basis`: the reference's bytes; nibbles swapped within every byte are the departure AMB-13.
+
+    A port that also unpacks must undo what it packed, or the departure is a fault.
+    """
     judgement = Judgement()
     answer, reference = np.asarray(call.answer["basis_bytes"]), np.asarray(call.reference["basis_bytes"])
     compare_exactly(judgement, "basis_bytes", answer, reference)
-    if judgement.faults and np.array_equal((answer >> 4) | ((answer & 15) << 4), reference):
-        return Judgement(departures=[Departure("AMB-13", "the even channel sits in the high nibble")])
+    if judgement.faults and np.array_equal(_swapped(answer), reference):
+        own = call.ask(_asked("locks_unpack_basis", {"basis_bytes": answer}))
+        if own is None or np.array_equal(own["basis_codes"], call.inputs["basis_codes"]):
+            return Judgement(departures=[_high_nibble()])
     return judgement
 
 
 def unpacked(call: Call) -> Judgement:
-    """`locks_unpack_basis`: the reference's codes; even and odd channels swapped are the departure AMB-13."""
+    """`locks_unpack_basis`: the reference's codes; even and odd channels swapped are the departure AMB-13.
+
+    A port that also packs must pack in that order too, or the departure is a fault.
+    """
     judgement = Judgement()
     answer, reference = np.asarray(call.answer["basis_codes"]), np.asarray(call.reference["basis_codes"])
     compare_exactly(judgement, "basis_codes", answer, reference)
     if judgement.faults:
         H, P, d, r = reference.shape
         swapped = reference.reshape(H, P, d // 2, 2, r)[:, :, :, ::-1].reshape(reference.shape)
-        if np.array_equal(answer, swapped):
-            return Judgement(departures=[Departure("AMB-13", "the even channel sits in the high nibble")])
+        own = call.ask(_asked("locks_pack_basis", {"basis_codes": reference}))
+        if np.array_equal(answer, swapped) and (own is None or _packs_swapped(own, call)):
+            return Judgement(departures=[_high_nibble()])
     return judgement
+
+
+def _packs_swapped(own: Any, call: Call) -> bool:
+    """Whether the port's own bytes for the reference's codes are this case's bytes, nibbles swapped."""
+    return np.array_equal(_swapped(np.asarray(own["basis_bytes"])), np.asarray(call.inputs["basis_bytes"]))
+
+
+def _swapped(packed_bytes: Any) -> Any:
+    """Bytes with their nibbles swapped.
+
+    >>> _swapped(np.array([0x1F], dtype=np.uint8)).tolist() == [0xF1]
+    True
+    """
+    return (packed_bytes >> 4) | ((packed_bytes & 15) << 4)
+
+
+def _high_nibble() -> Departure:
+    return Departure("AMB-13", "the even channel sits in the high nibble", "none within the port")
+
+
+def _asked(stage: str, inputs: dict[str, Any]) -> Case:
+    return Case(stage, "own-layout", "exact", "D", "the port's own layout", lambda: inputs)

@@ -12,33 +12,46 @@ from numpy.typing import NDArray
 
 from proofs_checks.bounds.common import gamma
 from proofs_checks.bounds.locks_build import PageScale, page_scale
+from proofs_checks.judge.checks.general import Check
 from proofs_checks.judge.judgement import Call, Departure, Judgement, compare
 from refimpl.checks import FloatArray
 
 BoolArray = NDArray[np.bool_]
 
 
-def built(call: Call) -> Judgement:
-    """`locks_build_summary` judged by the five properties above."""
-    judgement = Judgement()
-    pages, u = call.inputs["key_pages"], call.precision.roundoff
-    if pages.size == 0:
+def builder(floor: float = 0.0, rising: bool = False) -> Check:
+    """The check of `locks_build_summary` by the five properties above.
+
+    Modes that are not longer than ``floor`` are free; ``rising`` says that the largest mode stands last.
+    """
+
+    def check(call: Call) -> Judgement:
+        judgement = Judgement()
+        pages, u = call.inputs["key_pages"], call.precision.roundoff
+        if pages.size == 0:
+            return judgement
+        centroid, basis, coefficients = (
+            np.asarray(call.answer[n], dtype=np.float64) for n in ("centroid", "basis", "coefficients")
+        )
+        bound = gamma(pages.shape[2] + 1, u) * np.abs(pages).mean(axis=2) + call.precision.tiny
+        compare(judgement, "centroid", centroid, call.reference["centroid"], bound)
+        deviations = pages - call.reference["centroid"][:, :, None]
+        scale = page_scale(pages, deviations, u)
+        sigma = np.linalg.norm(coefficients, axis=2)  # [H, P, r], the port's own singular values
+        # an eigensolver's vectors are of length 1 to gamma of the matrix's order, two times over
+        floored = floor * (1 + gamma(2 * pages.shape[2] + 8, u))
+        alive = sigma > np.maximum(scale.band, floored)[..., None]
+        _orthonormal(judgement, basis, sigma, alive, scale, u, pages.shape[2])
+        _projections(judgement, basis, coefficients, deviations, sigma, alive, scale, u)
+        _diagonal(judgement, basis, deviations, sigma, alive, scale, u)
+        _residual(judgement, call, basis, coefficients, deviations, scale, u)
+        _order(judgement, sigma, alive, scale, rising)
         return judgement
-    centroid, basis, coefficients = (
-        np.asarray(call.answer[n], dtype=np.float64) for n in ("centroid", "basis", "coefficients")
-    )
-    bound = gamma(pages.shape[2] + 1, u) * np.abs(pages).mean(axis=2) + call.precision.tiny
-    compare(judgement, "centroid", centroid, call.reference["centroid"], bound)
-    deviations = pages - call.reference["centroid"][:, :, None]
-    scale = page_scale(pages, deviations, u)
-    sigma = np.linalg.norm(coefficients, axis=2)  # [H, P, r], the port's own singular values
-    alive = sigma > scale.band[..., None]
-    _orthonormal(judgement, basis, sigma, alive, scale, u, pages.shape[2])
-    _projections(judgement, basis, coefficients, deviations, sigma, alive, scale, u)
-    _diagonal(judgement, basis, deviations, sigma, alive, scale, u)
-    _residual(judgement, call, basis, coefficients, deviations, scale, u)
-    _order(judgement, sigma, alive, scale)
-    return judgement
+
+    return check
+
+
+built = builder()
 
 
 def _orthonormal(
@@ -122,9 +135,10 @@ def _residual(
     compare(judgement, "lost energy beyond the best rank r", excess, np.zeros_like(excess), allowed - np.sqrt(tail))
 
 
-def _order(judgement: Judgement, sigma: FloatArray, alive: BoolArray, scale: PageScale) -> None:
-    """Columns by falling singular value; another order of the same modes is a departure."""
+def _order(judgement: Judgement, sigma: FloatArray, alive: BoolArray, scale: PageScale, rising: bool) -> None:
+    """Columns by falling (or rising) singular value; another order of the same modes is a departure."""
     energy = np.where(alive, sigma**2, 0.0)
+    energy, order = (energy[..., ::-1], "rising") if rising else (energy, "falling")
     rises = energy[..., 1:] > energy[..., :-1] + 2 * scale.gram[..., None] + scale.band[..., None] ** 2
     if not judgement.faults and rises.any():
-        judgement.departures.append(Departure("AMB-32", "basis columns are not in order of falling singular value"))
+        judgement.departures.append(Departure("AMB-32", f"basis columns are not in order of {order} singular value"))

@@ -9,7 +9,15 @@ from pathlib import Path
 from rich.console import Console
 
 from proofs_checks.judge.case import PROFILES
-from proofs_checks.judge.commands import UsageError, add_expected, add_profile, check_stages, waivers_of
+from proofs_checks.judge.commands import (
+    UsageError,
+    add_dialect,
+    add_expected,
+    add_profile,
+    check_stages,
+    waivers_of,
+)
+from proofs_checks.judge.dialects import PAPER
 from proofs_checks.judge.files.layout import MANIFEST, OUTPUTS, check_dtypes
 from proofs_checks.judge.files.session import file_session, strangers
 from proofs_checks.judge.files.write import FolderError, write_cases
@@ -25,6 +33,7 @@ def add_cases(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stages", help="write only these, comma-separated")
     add_profile(parser)
     parser.add_argument("--dtypes", default="float32", help="input dtypes, comma-separated (default float32)")
+    add_dialect(parser)
 
 
 def run_cases(args: argparse.Namespace) -> int:
@@ -42,6 +51,7 @@ def run_cases(args: argparse.Namespace) -> int:
             args.profile,
             dtypes,
             lambda stage: console.print(stage) if console.is_terminal else None,
+            args.dialect or PAPER,
         )
     except FolderError as error:
         raise UsageError(str(error)) from None

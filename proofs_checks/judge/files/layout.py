@@ -1,6 +1,6 @@
 """What lies where in a folder of cases: `cases.json`, and per call a folder with its scalars and its tensors.
 
-DIR/cases.json                                    format, profile, stages and dtypes that were written
+DIR/cases.json                                    format, dialect, profile, stages and dtypes that were written
 DIR/port.json                                     optional, by the port: DTYPES, ACCUMULATE, OUTPUT, TIES
 DIR/attention/head-map@float32/call.json          scalars, dtypes, shapes, and the results to write
 DIR/attention/head-map@float32/inputs.safetensors
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.judge.case import Case, within_profile
+from proofs_checks.judge.dialects import DIALECTS, PAPER
 from proofs_checks.judge.files.tensors import STORED
 from proofs_checks.judge.judging import Prepared, prepare
-from proofs_checks.judge.suite import cases_of
 from proofs_checks.numbers import FORMATS
 
 FORMAT = 1
@@ -34,8 +34,8 @@ MANIFEST, PORT, CALL, INPUTS, OUTPUTS = (
 
 
 def in_files(case: Case) -> bool:
-    """Whether files can deliver a case: how arrays lie in a port's memory, or that it raised, they cannot say."""
-    return case.delivery == "plain" and not case.must_raise
+    """Whether files can deliver a case: not how arrays lie in memory, that a port raised, or calls of a trial."""
+    return case.delivery == "plain" and not case.must_raise and case.trial is None
 
 
 def folder_of(case: Case, dtype: str, changed: bool = False) -> PurePosixPath:
@@ -43,20 +43,23 @@ def folder_of(case: Case, dtype: str, changed: bool = False) -> PurePosixPath:
     return PurePosixPath(case.stage, f"{case.name}{'.changed' if changed else ''}@{dtype}")
 
 
-def chosen_cases(stages: Sequence[str], profile: str, dtypes: Sequence[str]) -> Iterator[tuple[Case, str]]:
+def chosen_cases(
+    stages: Sequence[str], profile: str, dtypes: Sequence[str], dialect: str = PAPER
+) -> Iterator[tuple[Case, str]]:
     """Every case and dtype that the files hold, in the order of the stages."""
     for stage in stages:
-        for case in cases_of(stage):
+        for case in DIALECTS[dialect].cases_of(stage):
             if within_profile(case, profile) and in_files(case):
                 yield from ((case, dtype) for dtype in dtypes if dtype in case.dtypes)
 
 
-def calls_of(case: Case, dtype: str) -> list[Prepared]:
+def calls_of(case: Case, dtype: str, dialect: str = PAPER) -> list[Prepared]:
     """The calls of a case: one, or two for a metamorphic one."""
-    first = prepare(case, dtype)
+    stage = DIALECTS[dialect].stage(case.stage)
+    first = prepare(case, dtype, stage=stage)
     if case.relation is None:
         return [first]
-    return [first, prepare(case, dtype, case.relation.change(first.carried))]
+    return [first, prepare(case, dtype, case.relation.change(first.carried), stage)]
 
 
 @dataclass(frozen=True)

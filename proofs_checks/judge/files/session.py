@@ -14,6 +14,7 @@ import numpy as np
 
 from proofs_checks.judge.case import PROFILES, Case
 from proofs_checks.judge.declared import CONSTANTS, Declared, PortError
+from proofs_checks.judge.dialects import DIALECTS, PAPER
 from proofs_checks.judge.files import layout
 from proofs_checks.judge.files.tensors import HEADER, FileError, load_tensors, read_plain
 from proofs_checks.judge.judging import Prepared
@@ -36,6 +37,7 @@ class Manifest:
     profile: str
     stages: tuple[str, ...]
     dtypes: tuple[str, ...]
+    dialect: str = PAPER
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class FileSession:
         """Whether the folder holds the case."""
         profiles = PROFILES.index(case.profile) <= PROFILES.index(self.manifest.profile)
         return profiles and layout.in_files(case) and case.stage in self.manifest.stages
+
+    def renew(self) -> bool:
+        """Files remember nothing."""
+        return False
 
     def call(self, prepared: Prepared, dtype: str) -> dict[str, Any]:
         """Read one answer, after making sure that its inputs are still those of the case."""
@@ -168,7 +174,7 @@ def read_json(path: Path, most: int = 1 << 20) -> dict[str, Any]:
 def strangers(session: FileSession) -> list[str]:
     """A line for every entry of the stages' folders that belongs to no case; such entries are never opened."""
     manifest = session.manifest
-    chosen = layout.chosen_cases(manifest.stages, manifest.profile, manifest.dtypes)
+    chosen = layout.chosen_cases(manifest.stages, manifest.profile, manifest.dtypes, manifest.dialect)
     known = {
         layout.folder_of(case, dtype, part) for case, dtype in chosen for part in (False, case.relation is not None)
     }
@@ -194,6 +200,11 @@ def file_session(directory: str) -> Iterator[FileSession]:
     if not answered:
         raise PortError(f"{directory}: no call has an {layout.OUTPUTS} beside it yet; the program writes them")
     declared = Declared.read({"constants": constants, "functions": answered})
+    if declared.dialect != manifest.dialect:
+        raise PortError(
+            f"{directory}: port.json: DIALECT is {declared.dialect}, but the cases were written for "
+            f"{manifest.dialect}; see kvproof cases --dialect"
+        )
     left_out = [d for d in declared.dtypes if d not in manifest.dtypes]
     if left_out:
         raise PortError(
@@ -217,7 +228,10 @@ def _manifest(folder: Path) -> Manifest:
             raise FileError(f"{layout.MANIFEST}: {key}: expected known {key}, got {str(entries)[:80]}")
     if value.get("profile") not in PROFILES:
         raise FileError(f"{layout.MANIFEST}: profile: expected one of {', '.join(PROFILES)}")
-    return Manifest(value["profile"], tuple(value["stages"]), tuple(value["dtypes"]))
+    if value.get("dialect", PAPER) not in DIALECTS:
+        raise FileError(f"{layout.MANIFEST}: dialect: expected one of {', '.join(DIALECTS)}")
+    chosen = (value["profile"], tuple(value["stages"]), tuple(value["dtypes"]))
+    return Manifest(*chosen, value.get("dialect", PAPER))
 
 
 def _constants(folder: Path, manifest: Manifest) -> dict[str, Any]:
@@ -229,7 +243,7 @@ def _constants(folder: Path, manifest: Manifest) -> dict[str, Any]:
     for key in given:
         if key not in DECLARABLE:
             raise FileError(f"{layout.PORT}: expected some of {', '.join(DECLARABLE)}, got {key[:40]!r}")
-    constants = {**CONSTANTS, "DTYPES": list(manifest.dtypes), **given}
+    constants = {**CONSTANTS, "DTYPES": list(manifest.dtypes), "DIALECT": manifest.dialect, **given}
     for key in ("DTYPES", "LAWS"):
         constants[key] = constants[key] if isinstance(constants[key], list) else [constants[key]]
     return constants

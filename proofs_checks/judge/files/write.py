@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from proofs_checks.judge.case import Case
+from proofs_checks.judge.dialects import PAPER
 from proofs_checks.judge.files.layout import (
     CALL,
     FORMAT,
@@ -34,8 +35,11 @@ def write_cases(
     profile: str,
     dtypes: Sequence[str],
     progress: Callable[[str], None] | None = None,
+    dialect: str = PAPER,
 ) -> int:
     """Write every case of ``stages`` in a profile, in each of ``dtypes`` that it can have; returns the calls written.
+
+    The cases and the shapes of their results are those of ``dialect``.
 
     Raises FolderError where ``directory`` exists and holds anything, or cannot be written.
     """
@@ -45,12 +49,18 @@ def write_cases(
     try:
         building = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.absolute().parent))
         count, done = 0, ""
-        for case, dtype in chosen_cases(stages, profile, dtypes):
+        for case, dtype in chosen_cases(stages, profile, dtypes, dialect):
             if progress and case.stage != done:
                 progress(case.stage)
             done = case.stage
-            count += _write_calls(building, case, dtype)
-        chosen = {"profile": profile, "stages": list(stages), "dtypes": list(dtypes), "calls": count}
+            count += _write_calls(building, case, dtype, dialect)
+        chosen = {
+            "dialect": dialect,
+            "profile": profile,
+            "stages": list(stages),
+            "dtypes": list(dtypes),
+            "calls": count,
+        }
         (building / MANIFEST).write_text(dump_json({"format": FORMAT, "kvproof": version(), **chosen}))
         os.chmod(building, 0o755)
         os.replace(building, target)
@@ -71,8 +81,8 @@ def _refuse(target: Path) -> None:
         raise FolderError(f"no folder {target.parent}; create it first")
 
 
-def _write_calls(building: Path, case: Case, dtype: str) -> int:
-    calls = calls_of(case, dtype)
+def _write_calls(building: Path, case: Case, dtype: str, dialect: str) -> int:
+    calls = calls_of(case, dtype, dialect)
     for prepared in calls:
         folder = building / folder_of(case, dtype, prepared.changed)
         folder.mkdir(parents=True)
