@@ -8,6 +8,7 @@ from fastimpl.attention import (
     sparse_attention,
 )
 from fastimpl.locks.combine import locks_page_shares
+from fastimpl.locks.decode import locks_decode, locks_decode_paged
 from fastimpl.locks.quantize import (
     locks_dequantize_summary,
     locks_pack_basis,
@@ -27,6 +28,8 @@ __all__ = [
     "attention",
     "exact_page_scores",
     "locks_build_summary",
+    "locks_decode",
+    "locks_decode_paged",
     "locks_dequantize_summary",
     "locks_pack_basis",
     "locks_page_shares",

@@ -133,8 +133,7 @@ def score_records_kernel(
             code = tl.load(record[:, None] + k * D + channel[None, :], mask=live, other=0).to(tl.int8, bitcast=True)
             along = dot(query, tl.trans(code.to(query.dtype)))
         else:
-            half: tl.constexpr = (D + 1) // 2
-            byte = tl.load(record[:, None] + k * half + pair[None, :], mask=here[:, None] & (pair < half)[None, :], other=0)
+            byte = tl.load(record[:, None] + k * ((D + 1) // 2) + pair[None, :], mask=here[:, None] & (pair < (D + 1) // 2)[None, :], other=0)
             low, high = (byte & 15).to(tl.int32), (byte >> 4).to(tl.int32)
             along = dot(even, tl.trans(((low ^ 8) - 8).to(query.dtype)))
             along += dot(odd, tl.trans(((high ^ 8) - 8).to(query.dtype)))

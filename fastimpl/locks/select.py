@@ -36,9 +36,11 @@ def sortable(share):
 
 
 @triton.jit
-def add_three(a, b, c, x, y, z):
-    """Sums of three counts at once."""
-    return a + x, b + y, c + z
+def three_counts(key, t1, t2, t3):
+    """How many keys (fewer than 2^20) reach each of three thresholds, by one packed reduction."""
+    one = (key >= t1).to(tl.int64) + ((key >= t2).to(tl.int64) << 20) + ((key >= t3).to(tl.int64) << 40)
+    total = tl.sum(one, 0)
+    return total & 0xFFFFF, (total >> 20) & 0xFFFFF, total >> 40
 
 
 @triton.jit
@@ -75,23 +77,16 @@ def select_kernel(
     key, page = load_keys(values, ids, base, item, count, first_item, pages, FIRST)
     # the threshold in unsigned order: bit pattern ^ 0x80000000
     threshold = tl.zeros([1], tl.int64)
-    exact = kept > (1 << 30)
     step = tl.full([1], 1 << 30, tl.int64)
     for _ in range(16):
         t1 = (threshold + step - 2147483648).to(tl.int32)
         t2 = (threshold + 2 * step - 2147483648).to(tl.int32)
         t3 = (threshold + 3 * step - 2147483648).to(tl.int32)
-        if ONE_BLOCK:
-            c1, c2, c3 = tl.reduce(
-                ((key >= t1).to(tl.int32), (key >= t2).to(tl.int32), (key >= t3).to(tl.int32)), 0, add_three
-            )
-        else:
-            c1, c2, c3 = 0, 0, 0
-            for first in range(0, count, BLOCK):
-                key, page = load_keys(values, ids, base, first + item, count, first_item, pages, FIRST)
-                d1, d2, d3 = tl.reduce(
-                    ((key >= t1).to(tl.int32), (key >= t2).to(tl.int32), (key >= t3).to(tl.int32)), 0, add_three
-                )
+        c1, c2, c3 = three_counts(key, t1, t2, t3)
+        if not ONE_BLOCK:
+            for first in range(BLOCK, count, BLOCK):
+                later, page = load_keys(values, ids, base, first + item, count, first_item, pages, FIRST)
+                d1, d2, d3 = three_counts(later, t1, t2, t3)
                 c1, c2, c3 = c1 + d1, c2 + d2, c3 + d3
         threshold += step * ((c1 >= kept).to(tl.int64) + (c2 >= kept).to(tl.int64) + (c3 >= kept).to(tl.int64))
         step = step >> 2
