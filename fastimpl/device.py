@@ -35,12 +35,11 @@ def padded(n: int, low: int = 16) -> int:
 def dot(a, b):
     """Matrix product with float32 accumulation and exact products: no TF32.
 
-    Triton's interpreter multiplies the raw bits of bfloat16 operands, so there they are widened, which changes no value.
+    Triton's interpreter multiplies the raw bits of bfloat16 operands, so there they are widened; no value changes.
     """
     if INTERPRETED:
-        return tl.dot(a.to(tl.float32), b.to(tl.float32), input_precision="ieee")
-    else:
-        return tl.dot(a, b, input_precision="ieee")
+        a, b = a.to(tl.float32), b.to(tl.float32)
+    return tl.dot(a, b, input_precision="ieee")
 
 
 @triton.jit

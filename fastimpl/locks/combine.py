@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from fastimpl.checks import ArgumentError, Sizes
-from fastimpl.device import LN2, LOG2E, finite_or_zero, padded
+from fastimpl.device import LOG2E, finite_or_zero, padded
 
 COMBINES = {"share_average": 0, "group_max": 1, "group_mass": 2}
 CHUNK = 1024
@@ -25,7 +25,7 @@ CHUNK = 1024
 
 @triton.jit
 def load_scores(scores, row, page, count, row_pages, G: tl.constexpr, G_PAD: tl.constexpr, POOL: tl.constexpr):
-    """Base-2 scores [G_PAD, C] of pages; pooled over the group, [1, C], where POOL. -inf stands for what is not there."""
+    """Base-2 scores [G_PAD, C] of pages; pooled over the group, [1, C], where POOL. -inf: not there."""
     group = tl.arange(0, G_PAD)
     at = (row * G + group)[:, None].to(tl.int64) * row_pages + page[None, :]
     score = tl.load(scores + at, mask=(group < G)[:, None] & (page < count)[None, :], other=float("-inf")) * LOG2E
@@ -77,10 +77,7 @@ def combined_share(score, mass, G: tl.constexpr, RULE: tl.constexpr):
     """Shares [C] of base-2 scores [rows, C] given each row's log-mass; a head without mass contributes 0."""
     alive = tl.broadcast_to((mass > float("-inf"))[:, None], score.shape)
     share = tl.where(alive, tl.exp2(score - finite_or_zero(mass)[:, None]), 0.0)
-    if RULE == 0:
-        return tl.sum(share, 0) / G
-    else:
-        return tl.max(share, 0)
+    return tl.sum(share, 0) / G if RULE == 0 else tl.max(share, 0)
 
 
 @triton.jit

@@ -20,7 +20,8 @@ from fastimpl.attention import SplitAttention
 from fastimpl.checks import FLOATS, ArgumentError, Sizes, kept_pages, scale_of, whole
 from fastimpl.locks.combine import PageShares
 from fastimpl.locks.record import Layout
-from fastimpl.locks.score import score_exactly, score_records, score_summaries
+from fastimpl.locks.score import score_exactly, score_summaries
+from fastimpl.locks.score_records import RecordScores
 from fastimpl.locks.select import PageSelection
 from fastimpl.locks.summary import build_records, build_summaries
 from fastimpl.paging import Cache, contiguous_cache, paged_cache
@@ -48,19 +49,24 @@ class LocksChain:
         N, H, G, _ = queries.shape
         tokens = cache.tokens if isinstance(cache.tokens, torch.Tensor) else None
         self.queries, self.cache, self.summary, self.layout, self.scale = queries, cache, summary, layout, scale
-        self.scores = torch.empty((N, H, G, cache.pages), dtype=torch.float32, device=queries.device)
-        self.shares = PageShares(self.scores, tokens, cache.page_size)
-        self.selection = PageSelection(self.shares.shares, tokens, cache.page_size, kept)
+        if layout is not None:
+            self.scoring = RecordScores(queries, summary, layout, cache, scale)
+            masses = (self.scoring.largests, self.scoring.totals)
+            self.selection = PageSelection(self.scoring.scores, tokens, cache.page_size, kept, masses)
+        else:
+            self.scores = torch.empty((N, H, G, cache.pages), dtype=torch.float32, device=queries.device)
+            self.shares = PageShares(self.scores, tokens, cache.page_size)
+            self.selection = PageSelection(self.shares.shares, tokens, cache.page_size, kept)
         self.attention = SplitAttention(queries, cache, self.selection.pages, scale)
 
     def run(self) -> dict[str, torch.Tensor]:
         """Launch the chain: ``output`` [N, H, G, d] and ``pages`` [N, H, kept] in the chain's own buffers."""
-        if isinstance(self.summary, dict):
-            score_summaries(self.queries, self.summary, self.cache, self.scale, self.scores)
+        if self.layout is not None:
+            self.scoring.run()
         else:
-            score_records(self.queries, self.summary, self.layout, self.cache, self.scale, self.scores)
-        score_exactly(self.queries, self.cache, self.scale, self.scores, open_only=True)
-        self.shares.run()
+            score_summaries(self.queries, self.summary, self.cache, self.scale, self.scores)
+            score_exactly(self.queries, self.cache, self.scale, self.scores, open_only=True)
+            self.shares.run()
         pages = self.selection.run()
         return {"output": self.attention.run()["output"], "pages": pages}
 

@@ -32,7 +32,7 @@ def quantize_kernel(
     at = (line // inner).to(tl.int64)[:, None] * (N * inner) + (line % inner)[:, None] + (item * inner)[None, :]
     live = (line < lines)[:, None] & (item < N)[None, :]
     value = tl.load(x + at, mask=live, other=0.0)
-    code, scale = quantised(value, tl.max(tl.abs(value), 1)[:, None], level, False)
+    code, scale = quantised(value, tl.max(tl.abs(value), 1)[:, None], level)
     tl.store(codes + at, code.to(tl.int8), mask=live)
     tl.store(scales + line, tl.sum(scale, 1), mask=line < lines)
 

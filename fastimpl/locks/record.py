@@ -1,20 +1,24 @@
-"""The packed record of a page: one run of bytes per page and KV head that scoring reads and nothing else.
+"""The packed record of a page: one run of bytes per page and KV head that scoring reads, and nothing else.
 
-    offset                 bytes           content
-    0                      r * d / 2       basis codes, int4: column after column, channel 2j in the low nibble of byte
-                           (r * d: int8)   j and channel 2j + 1 in the high one, two's complement
-    basis                  d               centroid codes, int8
-    + d                    B * r2          coefficient codes, int8, interleaved (below); r2 = r rounded up to even
-    + B * r2               B * s           coefficient scales, interleaved; s = 4 bytes (float32) or 2 (float16)
-    + B * s                r2 * s          basis scales
-    + r2 * s               s               centroid scale, then padding to 16 bytes
+    part            bytes               content
+    basis           r * d / 2           int4: column after column, channel 2j in the low nibble of byte j and 2j + 1 in
+                    (int8: r * d)       the high one, two's complement
+    centroid        d                   int8
+    coefficients    B4 * r2             int8, interleaved (below); B4 = B up to a multiple of 4, r2 = r up to even
+    scale quads     Q * (6 s + 4)       Q = max(B4 / 4, r2 / 2); s = 2 (float16) or 4 (float32); quad q holds
+                                          4 token scales   2q, 2q + 1, B4/2 + 2q, B4/2 + 2q + 1
+                                          2 mode scales    2q, 2q + 1
+                                          the centroid scale, float32, the same in every quad
 
-At B = 16, d = 128, r = 8, int4 and s = 2 that is 512 + 128 + 128 + 32 + 16 + 2 = 818, padded to 832 bytes: 26 whole
-32-byte sectors. With float32 scales it is 880.
+At B = 16, d = 128, r = 8, int4: 512 + 128 + 128 + 4 * 16 = 832 bytes with float16 scales, 26 whole 32-byte sectors;
+float32 scales (quads of 32 bytes) make it 896, 28 sectors.
 
-Coefficients are interleaved so that one lane of a warp finds its operands of an m16n8k8 product in one word: token t
-and mode k lie at (t mod B/2) * 2 r2 + (k div 2) * 4 + (t div B/2) * 2 + k mod 2, token t's scale at
-(t mod B/2 div 2) * 4 + (t div B/2) * 2 + t mod 2. An odd B is padded by one token of zeros.
+Why so: in the scoring kernel lane 4 n + q of a warp owns channels of mode n, coefficients of token n
+and modes 2q, 2q + 1. Its share of a page is then three loads: 16 bytes of basis, 4 of coefficients, one quad. Token t and mode k lie at
+(t mod B4/2) * 2 r2 + (k div 2) * 4 + (t div B4/2) * 2 + k mod 2 of the coefficients.
+
+A float16 scale cuts a value by up to 2^-11 of itself, and the largest float16, 65504, stands for a larger one (keys
+beyond eight million); float32 scales keep the reference's arithmetic.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ import torch
 import triton
 import triton.language as tl
 
-SCALES = {"float32": torch.float32, "float16": torch.float16}
+SCALE_BYTES = {"float32": 4, "float16": 2}
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Layout:
     """Byte offsets of a record; ``basis_bits`` 2 is stored as int4.
 
     >>> Layout(16, 128, 8, 4, "float16").bytes, Layout(16, 128, 8, 4, "float32").bytes
-    (832, 880)
+    (832, 896)
     """
 
     page_size: int
@@ -44,63 +48,85 @@ class Layout:
 
     @property
     def tokens(self) -> int:
-        """B, rounded up to even."""
-        return self.page_size + self.page_size % 2
+        """B, rounded up to a multiple of 4."""
+        return _up(self.page_size, 4)
 
     @property
     def modes(self) -> int:
         """r, rounded up to even."""
-        return self.rank + self.rank % 2
+        return _up(self.rank, 2)
 
     @property
-    def scale_bytes(self) -> int:
-        """Bytes of one scale."""
-        return SCALES[self.scales].itemsize
+    def quads(self) -> int:
+        """Scale quads."""
+        return max(self.tokens // 4, self.modes // 2)
 
     @property
-    def column_bytes(self) -> int:
-        """Bytes of one basis column."""
-        return self.channels if self.basis_bits == 8 else -(-self.channels // 2)
-
-    @property
-    def offsets(self) -> dict[str, int]:
-        """Where each part begins, as the kernels' compile-time constants."""
-        centroid = _even(self.rank * self.column_bytes, 4)
-        coefficients = _even(centroid + self.channels, 4)
-        scales = _even(coefficients + self.tokens * self.modes, 4)
-        basis_scales = scales + self.tokens * self.scale_bytes
+    def constants(self) -> dict[str, int | bool]:
+        """The layout as the kernels' compile-time constants."""
+        s = SCALE_BYTES[self.scales]
+        column = self.channels if self.basis_bits == 8 else -(-self.channels // 2)
+        centroid = _up(self.rank * column, 16)
+        coefficients = _up(centroid + self.channels, 16)
+        quads = _up(coefficients + self.tokens * self.modes, 16)
+        quad_bytes = _up(6 * s + 4, 16)
         return {
+            "INT8": self.basis_bits == 8,
+            "HALF_SCALES": s == 2,
             "CENTROID": centroid,
             "COEFFICIENTS": coefficients,
-            "TOKEN_SCALES": scales,
-            "MODE_SCALES": basis_scales,
-            "CENTROID_SCALE": basis_scales + self.modes * self.scale_bytes,
+            "QUADS": quads,
+            "QUAD_BYTES": quad_bytes,
+            "BYTES": quads + self.quads * quad_bytes,
+            "TOKENS": self.tokens,
+            "MODES": self.modes,
         }
 
     @property
     def bytes(self) -> int:
-        """Length of a record, a multiple of 16 (32 where the scales are float16)."""
-        end = self.offsets["CENTROID_SCALE"] + self.scale_bytes
-        return _even(end, 32 if self.scales == "float16" else 16)
+        """Length of a record, a multiple of 16."""
+        return self.constants["BYTES"]
 
     def empty(self, heads: int, blocks: int, device: torch.device) -> torch.Tensor:
         """Memory for records [H, blocks, bytes]."""
         return torch.empty((heads, blocks, self.bytes), dtype=torch.uint8, device=device)
 
 
-def _even(n: int, multiple: int) -> int:
+def _up(n: int, multiple: int) -> int:
     return -(-n // multiple) * multiple
 
 
 @triton.jit
 def coefficient_at(token, mode, TOKENS: tl.constexpr, MODES: tl.constexpr):
     """Offset of a coefficient code within its part of the record."""
-    half: tl.constexpr = TOKENS // 2
-    return (token % half) * (2 * MODES) + (mode // 2) * 4 + (token // half) * 2 + mode % 2
+    return (token % (TOKENS // 2)) * (2 * MODES) + (mode // 2) * 4 + (token // (TOKENS // 2)) * 2 + mode % 2
 
 
 @triton.jit
-def token_scale_at(token, TOKENS: tl.constexpr):
-    """Position of a token's scale within its part of the record."""
-    half: tl.constexpr = TOKENS // 2
-    return (token % half) // 2 * 4 + (token // half) * 2 + token % 2
+def token_scale_at(token, QUAD_BYTES: tl.constexpr, TOKENS: tl.constexpr, HALF: tl.constexpr):
+    """Offset of a token's scale from the first quad."""
+    width: tl.constexpr = 2 if HALF else 4
+    return (token % (TOKENS // 2)) // 2 * QUAD_BYTES + ((token // (TOKENS // 2)) * 2 + token % 2) * width
+
+
+@triton.jit
+def mode_scale_at(mode, QUAD_BYTES: tl.constexpr, HALF: tl.constexpr):
+    """Offset of a mode's scale from the first quad."""
+    width: tl.constexpr = 2 if HALF else 4
+    return mode // 2 * QUAD_BYTES + (4 + mode % 2) * width
+
+
+@triton.jit
+def load_scale(address, mask, HALF: tl.constexpr):
+    """Scales at byte addresses, as float32."""
+    element: tl.constexpr = tl.float16 if HALF else tl.float32
+    return tl.load(address.to(tl.pointer_type(element)), mask=mask, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def store_scale(address, scale, mask, HALF: tl.constexpr):
+    """Scales to byte addresses: float16 (the largest finite value at most) or float32."""
+    if HALF:
+        tl.store(address.to(tl.pointer_type(tl.float16)), tl.minimum(scale, 65504.0).to(tl.float16), mask=mask)
+    else:
+        tl.store(address.to(tl.pointer_type(tl.float32)), scale, mask=mask)

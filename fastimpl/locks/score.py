@@ -1,4 +1,4 @@
-"""Page scores: the log-sum-exp of a page's logits, from its summary, from its packed record, or from its keys.
+"""Page scores from float32 summaries and from keys: the log-sum-exp of a page's logits (`score_records.py`: records).
 
 Mirrors `refimpl.locks.score.locks_score_pages` and `exact_page_scores`.
 
@@ -6,9 +6,7 @@ Mirrors `refimpl.locks.score.locks_score_pages` and `exact_page_scores`.
       for every mode k:   q . v_k [G, M]  (one matrix product)   times   c_k [M, B]
       plus q . mu [G, M]  -->  logits [G, M, B]  -->  log-sum-exp over B  -->  scores [G, M]
 
-Records (`record.py`) are read as codes: integers up to 127 are exact in the query's dtype, so products are exact and
-sums are float32; scales multiply afterwards. Bytes moved per page: the record, or 4 (d + d r + B r) of a float32
-summary, or the keys; and 4 G out.
+Bytes moved per page: 4 (d + d r + B r) of a summary, or its keys, and 4 G out.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ import triton.language as tl
 
 from fastimpl.checks import FLOATS, Sizes, scale_of
 from fastimpl.device import LN2, LOG2E, dot, finite_or_zero, padded
-from fastimpl.locks.record import Layout, coefficient_at, token_scale_at
 from fastimpl.paging import Cache
 
 FLOAT = (torch.float32,)
@@ -42,15 +39,6 @@ def load_queries(queries, G: tl.constexpr, G_PAD: tl.constexpr, D: tl.constexpr,
     group, channel = tl.arange(0, G_PAD), FIRST + STEP * tl.arange(0, WIDTH)
     return tl.load(queries + group[:, None] * stride_qg + channel[None, :],
                    mask=(group < G)[:, None] & (channel < D)[None, :], other=0.0)  # fmt: skip
-
-
-@triton.jit
-def load_scale(base, position, mask, HALF: tl.constexpr):
-    """Scales at ``base`` (bytes) + position as float32."""
-    if HALF:
-        return tl.load((base + 2 * position).to(tl.pointer_type(tl.float16)), mask=mask, other=0.0).to(tl.float32)
-    else:
-        return tl.load((base + 4 * position).to(tl.pointer_type(tl.float32)), mask=mask, other=0.0)
 
 
 @triton.jit
@@ -90,59 +78,6 @@ def score_summary_kernel(
         )  # fmt: skip
         spread += dot(query, tl.trans(column))[:, :, None] * coefficient[None]
     logits = (centre[:, :, None] + spread) * scale_log2
-    score = log_sum_exp_of_tokens(logits, filled)
-    row = (n * tl.num_programs(1) + head) * G + group
-    tl.store(scores + row[:, None] * row_pages + page[None, :], score, mask=(group < G)[:, None] & here[None, :])
-
-
-@triton.jit
-def score_records_kernel(
-    queries, records, block_table, tokens, scores, stride_qn, stride_qh, stride_qg, stride_table, length_of_all, pages,
-    blocks, row_pages, scale_log2,
-    M: tl.constexpr, B: tl.constexpr, B_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, RANK: tl.constexpr,
-    G: tl.constexpr, G_PAD: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr, INT8: tl.constexpr,
-    HALF_SCALES: tl.constexpr, BYTES: tl.constexpr, CENTROID: tl.constexpr, COEFFICIENTS: tl.constexpr,
-    TOKEN_SCALES: tl.constexpr, MODE_SCALES: tl.constexpr, CENTROID_SCALE: tl.constexpr, TOKENS: tl.constexpr,
-    MODES: tl.constexpr,
-):  # fmt: skip
-    """Scores of complete pages from packed records."""
-    tiles = tl.cdiv(pages, M)
-    n, head = (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(1).to(tl.int64)
-    page = (tl.program_id(0) % tiles) * M + tl.arange(0, M)
-    length = length_of_all
-    if LENGTHS:
-        length = tl.load(tokens + n).to(tl.int32)
-    here = (page < length // B) & (page < pages)
-    block = page.to(tl.int64)
-    if TABLE:
-        block = tl.load(block_table + n * stride_table + page, mask=here, other=0).to(tl.int64)
-    record = records + (head * blocks + block) * BYTES  # [M]
-    own = queries + n * stride_qn + head * stride_qh
-    channel, slot, group = tl.arange(0, D_PAD), tl.arange(0, B_PAD), tl.arange(0, G_PAD)
-    pair = tl.arange(0, D_PAD // 2)
-    live = here[:, None] & (channel < D)[None, :]
-    filled = here[:, None] & (slot < B)[None, :]
-    query = load_queries(own, G, G_PAD, D, D_PAD, 0, 1, stride_qg)
-    even = load_queries(own, G, G_PAD, D, D_PAD // 2, 0, 2, stride_qg)
-    odd = load_queries(own, G, G_PAD, D, D_PAD // 2, 1, 2, stride_qg)
-    code = tl.load(record[:, None] + CENTROID + channel[None, :], mask=live, other=0).to(tl.int8, bitcast=True)
-    centre = dot(query, tl.trans(code.to(query.dtype))) * load_scale(record + CENTROID_SCALE, 0, here, HALF_SCALES)[None]
-    spread = tl.zeros([G_PAD, M, B_PAD], tl.float32)
-    for k in tl.static_range(RANK):
-        if INT8:
-            code = tl.load(record[:, None] + k * D + channel[None, :], mask=live, other=0).to(tl.int8, bitcast=True)
-            along = dot(query, tl.trans(code.to(query.dtype)))
-        else:
-            byte = tl.load(record[:, None] + k * ((D + 1) // 2) + pair[None, :], mask=here[:, None] & (pair < (D + 1) // 2)[None, :], other=0)
-            low, high = (byte & 15).to(tl.int32), (byte >> 4).to(tl.int32)
-            along = dot(even, tl.trans(((low ^ 8) - 8).to(query.dtype)))
-            along += dot(odd, tl.trans(((high ^ 8) - 8).to(query.dtype)))
-        along *= load_scale(record + MODE_SCALES, k, here, HALF_SCALES)[None]  # [G, M]
-        spot = coefficient_at(slot, k, TOKENS, MODES)
-        code = tl.load(record[:, None] + COEFFICIENTS + spot[None, :], mask=filled, other=0).to(tl.int8, bitcast=True)
-        spread += along[:, :, None] * code.to(tl.float32)[None]
-    token_scale = load_scale(record[:, None] + TOKEN_SCALES, token_scale_at(slot, TOKENS)[None, :], filled, HALF_SCALES)
-    logits = (centre[:, :, None] + spread * token_scale[None]) * scale_log2
     score = log_sum_exp_of_tokens(logits, filled)
     row = (n * tl.num_programs(1) + head) * G + group
     tl.store(scores + row[:, None] * row_pages + page[None, :], score, mask=(group < G)[:, None] & here[None, :])
@@ -199,24 +134,6 @@ def score_summaries(
         *summary["coefficients"].stride(), stride_table, length, pages, scores.shape[3], scale * LOG2E.value,
         M=M, B=cache.page_size, B_PAD=padded(cache.page_size, 2), D=d, D_PAD=padded(d), RANK=rank, G=G,
         G_PAD=padded(G), num_warps=4, **cache.switches,
-    )  # fmt: skip
-
-
-def score_records(
-    queries: torch.Tensor, records: torch.Tensor, layout: Layout, cache: Cache, scale: float, scores: torch.Tensor
-) -> None:
-    """Scores of complete pages into scores [N, H, G, P] from records [H, blocks, bytes]."""
-    N, H, G, d = queries.shape
-    pages, M = cache.longest // cache.page_size, 16
-    if 0 in (N * H * G, pages):
-        return
-    (table, stride_table), (tokens, length) = cache.table, cache.lengths
-    score_records_kernel[(N * -(-pages // M), H)](
-        queries, records, table, tokens, scores, *queries.stride()[:3], stride_table, length, pages, cache.blocks,
-        scores.shape[3], scale * LOG2E.value,
-        M=M, B=cache.page_size, B_PAD=padded(cache.page_size, 2), D=d, D_PAD=padded(d), RANK=layout.rank, G=G,
-        G_PAD=padded(G), INT8=layout.basis_bits == 8, HALF_SCALES=layout.scales == "float16", BYTES=layout.bytes,
-        TOKENS=layout.tokens, MODES=layout.modes, num_warps=4, **layout.offsets, **cache.switches,
     )  # fmt: skip
 
 

@@ -21,8 +21,12 @@ import triton.language as tl
 
 from fastimpl.checks import Sizes, kept_pages, whole
 from fastimpl.device import padded
+from fastimpl.locks.combine import combined_share, load_scores, log_mass
 
 CHUNK = 2048
+SCORE_CHUNK = 1024
+"""Pages per program of the first pass: of shares, and of scores, where a page is G numbers."""
+
 FORCED = tl.constexpr(0x7FFFFFFF)
 ABSENT = tl.constexpr(-0x80000000)
 
@@ -44,24 +48,53 @@ def three_counts(key, t1, t2, t3):
 
 
 @triton.jit
-def load_keys(values, ids, base, item, count, first_item, pages, FIRST: tl.constexpr):
-    """Keys and page ids of items; FIRST reads shares, a later pass what an earlier one kept."""
+def load_keys(
+    values, ids, mass, row, stride_in, item, count, first_item, pages, G: tl.constexpr, G_PAD: tl.constexpr,
+    SOURCE: tl.constexpr,
+):  # fmt: skip
+    """Keys and page ids of items: of shares (SOURCE 0), of scores (1), or of what an earlier pass kept (2)."""
     live = item < count
-    if FIRST:
-        page = first_item + item
-        key = sortable(tl.load(values + base + page, mask=live, other=0.0))
-        key = tl.where((page == 0) | (page == pages - 1), FORCED, key)
-        return tl.where(live, key, ABSENT), page
-    else:
+    base = row.to(tl.int64) * stride_in
+    page = first_item + item
+    if SOURCE == 2:
         key = tl.load(values + base + item, mask=live, other=ABSENT)
-        return key, tl.load(ids + base + item, mask=live, other=-1)
+        page = tl.load(ids + base + item, mask=live, other=-1)
+    else:
+        if SOURCE == 0:
+            share = tl.load(values + base + page, mask=live, other=0.0)
+        else:
+            share = combined_share(load_scores(values, row, page, pages, stride_in, G, G_PAD, False), mass, G, 0)
+        key = tl.where((page == 0) | (page == pages - 1), FORCED, sortable(share))
+    return tl.where(live, key, ABSENT), page
+
+
+@triton.jit
+def threshold_step(c1, c2, c3, kept):
+    """How many quarters of the interval the threshold may rise."""
+    return (c1 >= kept).to(tl.int64) + (c2 >= kept).to(tl.int64) + (c3 >= kept).to(tl.int64)
+
+
+@triton.jit
+def write_kept(kept_values, kept_ids, out, key, page, bar, room, written, equals, LAST: tl.constexpr):
+    """Append the items above ``bar`` and the first ``room`` equals; returns the counts after it."""
+    more = ((key > bar) & (key > ABSENT)).to(tl.int32)
+    same = ((key == bar) & (key > ABSENT)).to(tl.int32)
+    both = tl.cumsum((more << 16) + same, 0)  # a block has fewer than 2^15 items
+    earlier = equals + (both & 0xFFFF)
+    keep = more + same * (earlier <= room).to(tl.int32)
+    place = written + (both >> 16) + tl.minimum(earlier, room) - tl.minimum(equals, room) - 1
+    tl.store(kept_ids + out + place, page.to(kept_ids.dtype.element_ty), mask=keep > 0)
+    if not LAST:
+        tl.store(kept_values + out + place, key, mask=keep > 0)
+    return written + tl.sum(keep, 0), equals + tl.sum(same, 0)
 
 
 @triton.jit
 def select_kernel(
-    values, ids, tokens, kept_values, kept_ids, pages_of_all, stride_in, stride_out, items_of_all, kept, heads, page_size,
-    CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, FIRST: tl.constexpr, LAST: tl.constexpr,
-    ONE_BLOCK: tl.constexpr,
+    values, ids, tokens, largests, totals, kept_values, kept_ids, pages_of_all, stride_in, stride_out, items_of_all,
+    kept, heads, page_size, tiles,
+    CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr,
+    ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """The ``kept`` largest of one chunk of items, in item order; a place beyond them gets id -1."""
     chunk, row = tl.program_id(0), tl.program_id(1)
@@ -70,13 +103,14 @@ def select_kernel(
         pages = tl.cdiv(tl.load(tokens + row // heads).to(tl.int32), page_size)
     first_item = chunk * CHUNK
     count = items_of_all
-    if FIRST:
+    mass = 0.0
+    if SOURCE != 2:
         count = tl.maximum(tl.minimum(pages - first_item, CHUNK), 0)
-    base = row.to(tl.int64) * stride_in
+    if SOURCE == 1:
+        mass = log_mass(largests, totals, row, tiles, G_PAD, STEP)
     item = tl.arange(0, BLOCK)
-    key, page = load_keys(values, ids, base, item, count, first_item, pages, FIRST)
-    # the threshold in unsigned order: bit pattern ^ 0x80000000
-    threshold = tl.zeros([1], tl.int64)
+    key, page = load_keys(values, ids, mass, row, stride_in, item, count, first_item, pages, G, G_PAD, SOURCE)
+    threshold = tl.zeros([1], tl.int64)  # in unsigned order: bit pattern + 2^31
     step = tl.full([1], 1 << 30, tl.int64)
     for _ in range(16):
         t1 = (threshold + step - 2147483648).to(tl.int32)
@@ -85,80 +119,86 @@ def select_kernel(
         c1, c2, c3 = three_counts(key, t1, t2, t3)
         if not ONE_BLOCK:
             for first in range(BLOCK, count, BLOCK):
-                later, page = load_keys(values, ids, base, first + item, count, first_item, pages, FIRST)
+                later, _page = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G,
+                                         G_PAD, SOURCE)  # fmt: skip
                 d1, d2, d3 = three_counts(later, t1, t2, t3)
                 c1, c2, c3 = c1 + d1, c2 + d2, c3 + d3
-        threshold += step * ((c1 >= kept).to(tl.int64) + (c2 >= kept).to(tl.int64) + (c3 >= kept).to(tl.int64))
+        threshold += step * threshold_step(c1, c2, c3, kept)
         step = step >> 2
     bar = (threshold - 2147483648).to(tl.int32)
-    above = 0
-    for first in range(0, count, BLOCK):
-        key, page = load_keys(values, ids, base, first + item, count, first_item, pages, FIRST)
-        above += tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
+    above = tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
+    if not ONE_BLOCK:
+        for first in range(BLOCK, count, BLOCK):
+            later, _page = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G,
+                                     G_PAD, SOURCE)  # fmt: skip
+            above += tl.sum(((later > bar) & (later > ABSENT)).to(tl.int32), 0)
     room = kept - above
     out = (row.to(tl.int64) * tl.num_programs(0) + chunk) * stride_out
-    written, equals = 0, 0
-    for first in range(0, count, BLOCK):
-        key, page = load_keys(values, ids, base, first + item, count, first_item, pages, FIRST)
-        more = ((key > bar) & (key > ABSENT)).to(tl.int32)
-        same = ((key == bar) & (key > ABSENT)).to(tl.int32)
-        taken = same * ((equals + tl.cumsum(same, 0)) <= room).to(tl.int32)
-        keep = more + taken
-        place = written + tl.cumsum(keep, 0) - 1
-        tl.store(kept_ids + out + place, page.to(kept_ids.dtype.element_ty), mask=keep > 0)
-        if not LAST:
-            tl.store(kept_values + out + place, key, mask=keep > 0)
-        written += tl.sum(keep, 0)
-        equals += tl.sum(same, 0)
+    written, equals = write_kept(kept_values, kept_ids, out, key, page, bar, room, 0, 0, LAST)
+    if not ONE_BLOCK:
+        for first in range(BLOCK, count, BLOCK):
+            later, at = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G, G_PAD,
+                                  SOURCE)  # fmt: skip
+            written, equals = write_kept(kept_values, kept_ids, out, later, at, bar, room, written, equals, LAST)
     for first in range(0, kept, BLOCK):
         place = first + item
-        tl.store(kept_ids + out + place, (item * 0 - 1).to(kept_ids.dtype.element_ty), mask=(place >= written) & (place < kept))
+        beyond = (place >= written) & (place < kept)
+        tl.store(kept_ids + out + place, (item * 0 - 1).to(kept_ids.dtype.element_ty), mask=beyond)
         if not LAST:
-            tl.store(kept_values + out + place, item * 0 + ABSENT, mask=(place >= written) & (place < kept))
+            tl.store(kept_values + out + place, item * 0 + ABSENT, mask=beyond)
 
 
 class PageSelection:
-    """Pages [N, H, kept] (int32, ascending, -1 padded) of shares [N, H, P], with buffers; `run` allocates nothing."""
+    """Pages [N, H, kept] (int32, ascending, -1 padded), with buffers; `run` allocates nothing.
 
-    def __init__(self, shares: torch.Tensor, tokens: torch.Tensor | None, page_size: int, kept: int) -> None:
-        N, H, P = shares.shape
-        device = shares.device
-        self.shares, self.tokens, self.page_size, self.kept = shares, tokens, page_size, kept
-        self.chunks = -(-P // CHUNK) if P > 2 * CHUNK else 1
-        self.pages = torch.empty((N, H, kept), dtype=torch.int32, device=device)
+    Args:
+        values: shares [N, H, P]; or scores [N, H, G, P], with the masses of their tiles: the shares are then made on
+            the way and never stored.
+        tokens: lengths [N] on the device, or None: P pages each.
+    """
+
+    def __init__(
+        self, values: torch.Tensor, tokens: torch.Tensor | None, page_size: int, kept: int,
+        masses: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        self.rows, self.width = values.shape[0] * values.shape[1], values.shape[-1]
+        self.values, self.tokens, self.page_size, self.kept, self.masses = values, tokens, page_size, kept, masses
+        self.heads, self.groups = values.shape[1], values.shape[2] if masses else 1
+        self.chunk = CHUNK if masses is None else SCORE_CHUNK
+        self.chunks = -(-self.width // self.chunk) if self.width > 2 * self.chunk else 1
+        self.pages = torch.empty((*values.shape[:2], kept), dtype=torch.int32, device=values.device)
         if self.chunks > 1:
-            self.survivors = min(kept, CHUNK)
-            self.values = torch.empty((N * H, self.chunks, self.survivors), dtype=torch.int32, device=device)
-            self.ids = torch.empty_like(self.values)
+            self.survivors = min(kept, self.chunk)
+            self.keys = torch.empty((self.rows, self.chunks, self.survivors), dtype=torch.int32, device=values.device)
+            self.ids = torch.empty_like(self.keys)
 
     def run(self) -> torch.Tensor:
         """Launch one or two passes."""
-        N, H, P = self.shares.shape
-        if 0 in (N * H, self.kept):
+        if 0 in (self.rows, self.kept):
             return self.pages
-        tokens = self.shares if self.tokens is None else self.tokens
-        lengths = self.tokens is not None
+        source = 0 if self.masses is None else 1
         if self.chunks == 1:
-            self._pass(1, self.shares, self.shares, tokens, self.pages, self.pages, P, P, self.kept, P, lengths, True, True)
+            self._pass(1, self.width, source, self.values, self.values, self.pages, self.pages, self.kept, self.width)
             return self.pages
-        self._pass(self.chunks, self.shares, self.shares, tokens, self.values, self.ids, P, CHUNK, self.survivors,
-                   CHUNK, lengths, True, False)  # fmt: skip
+        self._pass(self.chunks, self.chunk, source, self.values, self.values, self.keys, self.ids, self.survivors,
+                   self.width)  # fmt: skip
         items = self.chunks * self.survivors
-        self._pass(1, self.values, self.ids, tokens, self.pages, self.pages, items, items, self.kept, items, lengths,
-                   False, True)  # fmt: skip
+        self._pass(1, items, 2, self.keys, self.ids, self.pages, self.pages, self.kept, items)
         return self.pages
 
     def _pass(
-        self, chunks: int, values: torch.Tensor, ids: torch.Tensor, tokens: torch.Tensor, kept_values: torch.Tensor,
-        kept_ids: torch.Tensor, stride_in: int, items: int, kept: int, chunk: int, lengths: bool, first: bool,
-        last: bool,
+        self, chunks: int, chunk: int, source: int, values: torch.Tensor, ids: torch.Tensor, kept_values: torch.Tensor,
+        kept_ids: torch.Tensor, kept: int, stride_in: int,
     ) -> None:  # fmt: skip
-        N, H, P = self.shares.shape
         block = min(padded(chunk), 4096)
-        select_kernel[(chunks, N * H)](
-            values, ids, tokens, kept_values, kept_ids, P, stride_in, kept, items, kept, H, self.page_size,
-            CHUNK=chunk, BLOCK=block, LENGTHS=lengths, FIRST=first, LAST=last, ONE_BLOCK=chunk <= block,
-            num_warps=4 if block <= 1024 else 8,
+        largests, totals = self.masses or (self.values, self.values)
+        tiles = largests.shape[1] if self.masses else 0
+        select_kernel[(chunks, self.rows)](
+            values, ids, values if self.tokens is None else self.tokens, largests, totals, kept_values, kept_ids,
+            self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
+            CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
+            ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 128),
+            num_warps=4 if block <= 1024 else 8 if block <= 2048 else 16,
         )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ import triton.language as tl
 from fastimpl.checks import FLOATS, Sizes, whole
 from fastimpl.device import INTERPRETED, padded, round_to_even
 from fastimpl.locks.jacobi import jacobi
-from fastimpl.locks.record import Layout, coefficient_at, token_scale_at
+from fastimpl.locks.record import Layout, coefficient_at, mode_scale_at, store_scale, token_scale_at
 from fastimpl.paging import Cache
 
 PAGES_PER_PROGRAM = 64 if INTERPRETED.value else 1
@@ -34,7 +34,7 @@ SWEEPS = 12
 
 
 @triton.jit
-def quantised(x, largest, level, SCALE: tl.constexpr):
+def quantised(x, largest, level):
     """Codes (float32 integers) of ``x`` and the float32 scale largest / level; a zero line has scale 0 and codes 0."""
     scale = tl.div_rn(largest, largest * 0.0 + level)
     ratio = tl.div_rn(x, tl.broadcast_to(tl.where(scale > 0, scale, 1.0), x.shape))
@@ -48,8 +48,8 @@ def build_kernel(
     M: tl.constexpr, B: tl.constexpr, B_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, RANK: tl.constexpr,
     R_PAD: tl.constexpr, SWEEPS: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr, PACK: tl.constexpr,
     INT8: tl.constexpr, LEVEL: tl.constexpr, HALF_SCALES: tl.constexpr, BYTES: tl.constexpr, CENTROID: tl.constexpr,
-    COEFFICIENTS: tl.constexpr, TOKEN_SCALES: tl.constexpr, MODE_SCALES: tl.constexpr, CENTROID_SCALE: tl.constexpr,
-    TOKENS: tl.constexpr, MODES: tl.constexpr, DROP: tl.constexpr,
+    COEFFICIENTS: tl.constexpr, QUADS: tl.constexpr, QUAD_BYTES: tl.constexpr, TOKENS: tl.constexpr,
+    MODES: tl.constexpr, QUAD_COUNT: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Summaries of the complete pages first_page.. of every sequence: float32 parts, or records where PACK."""
     tiles = tl.cdiv(pages, M)
@@ -83,6 +83,7 @@ def build_kernel(
     )
     rank = tl.sum(ahead.to(tl.int32), 2)  # [M, B]: position by falling eigenvalue
     out = head * blocks + block  # [M]
+    record = records + out * BYTES
     coefficient = tl.zeros([M, B_PAD, R_PAD], tl.float32)
     for k in tl.static_range(RANK):
         left = tl.sum(tl.where((rank == k)[:, :, None], vector, 0.0), 1)  # [M, B]
@@ -95,26 +96,27 @@ def build_kernel(
         coefficient = tl.where((mode == k)[None, None, :], left[:, :, None], coefficient)
         if PACK:
             largest = tl.max(tl.abs(column), 1)
-            code, scale = quantised(column, largest[:, None], LEVEL, HALF_SCALES)
-            store_column(records, out, here, code, k, BYTES, D, D_PAD, INT8)
-            store_scale(records + out * BYTES + MODE_SCALES, k, tl.sum(scale, 1), here, HALF_SCALES)
+            code, scale = quantised(column, largest[:, None], LEVEL)
+            store_column(record, here, code, k, D, D_PAD, INT8)
+            store_scale(record + QUADS + mode_scale_at(k, QUAD_BYTES, HALF_SCALES), tl.sum(scale, 1), here, HALF_SCALES)
         else:
             tl.store(bases + (out * D)[:, None] * RANK + channel[None, :] * RANK + k, column,
                      mask=here[:, None] & (channel < D)[None, :])  # fmt: skip
     if PACK:
         largest = tl.max(tl.abs(centroid), 1)
-        code, scale = quantised(centroid, largest[:, None], 127.0, HALF_SCALES)
-        tl.store(records + (out * BYTES)[:, None] + CENTROID + channel[None, :], code.to(tl.int8).to(tl.uint8, bitcast=True),
-                 mask=here[:, None] & (channel < D)[None, :])  # fmt: skip
-        store_scale(records + out * BYTES + CENTROID_SCALE, 0, tl.sum(scale, 1), here, HALF_SCALES)
+        code, scale = quantised(centroid, largest[:, None], 127.0)
+        tl.store(record[:, None] + CENTROID + channel[None, :], byte(code), mask=here[:, None] & (channel < D)[None, :])
+        quad = tl.arange(0, QUAD_COUNT)
+        spot = QUADS + quad * QUAD_BYTES + (12 if HALF_SCALES else 24)
+        store_scale(record[:, None] + spot[None, :], tl.broadcast_to(scale, [M, QUAD_COUNT]),
+                    here[:, None] & (quad < (BYTES - QUADS) // QUAD_BYTES)[None, :], False)  # fmt: skip
         largest = tl.max(tl.abs(coefficient), 2)
-        code, scale = quantised(coefficient, largest[:, :, None], 127.0, HALF_SCALES)
-        spot = coefficient_at(slot[:, None], mode[None, :], TOKENS, MODES)
-        tl.store(records + (out * BYTES)[:, None, None] + COEFFICIENTS + spot[None], code.to(tl.int8).to(tl.uint8, bitcast=True),
+        code, scale = quantised(coefficient, largest[:, :, None], 127.0)
+        spot = COEFFICIENTS + coefficient_at(slot[:, None], mode[None, :], TOKENS, MODES)
+        tl.store(record[:, None, None] + spot[None], byte(code),
                  mask=here[:, None, None] & (slot < TOKENS)[None, :, None] & (mode < MODES)[None, None, :])  # fmt: skip
-        base = (records + out * BYTES + TOKEN_SCALES)[:, None]
-        store_scale(base, token_scale_at(slot, TOKENS)[None, :], tl.sum(scale, 2),
-                    here[:, None] & (slot < TOKENS)[None, :], HALF_SCALES)  # fmt: skip
+        spot = QUADS + token_scale_at(slot, QUAD_BYTES, TOKENS, HALF_SCALES)
+        store_scale(record[:, None] + spot[None, :], tl.sum(scale, 2), here[:, None] & (slot < TOKENS)[None, :], HALF_SCALES)
     else:
         tl.store(centroids + (out * D)[:, None] + channel[None, :], centroid,
                  mask=here[:, None] & (channel < D)[None, :])  # fmt: skip
@@ -123,28 +125,22 @@ def build_kernel(
 
 
 @triton.jit
-def store_column(records, out, here, code, k, BYTES: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, INT8: tl.constexpr):  # fmt: skip
-    """Write basis column ``k`` of records ``out`` [M]: codes [M, D_PAD] as bytes, or two channels to a byte."""
-    whole = code.to(tl.int32)
-    if INT8:
-        channel = tl.arange(0, D_PAD)
-        tl.store(records + (out * BYTES)[:, None] + k * D + channel[None, :], (whole & 255).to(tl.uint8),
-                 mask=here[:, None] & (channel < D)[None, :])  # fmt: skip
-    else:
-        even, odd = tl.split(tl.reshape(whole, [code.shape[0], D_PAD // 2, 2]))
-        pair = tl.arange(0, D_PAD // 2)
-        tl.store(records + (out * BYTES)[:, None] + k * ((D + 1) // 2) + pair[None, :],
-                 ((even & 15) | ((odd & 15) << 4)).to(tl.uint8),
-                 mask=here[:, None] & (pair < (D + 1) // 2)[None, :])  # fmt: skip
+def byte(code):
+    """float32 integers of -128..127 as bytes, two's complement."""
+    return (code.to(tl.int32) & 255).to(tl.uint8)
 
 
 @triton.jit
-def store_scale(base, position, scale, mask, HALF: tl.constexpr):
-    """Write scales at ``base`` (bytes) + position, float16 (largest finite value at most) or float32."""
-    if HALF:
-        tl.store((base + 2 * position).to(tl.pointer_type(tl.float16)), tl.minimum(scale, 65504.0).to(tl.float16), mask=mask)
+def store_column(record, here, code, k, D: tl.constexpr, D_PAD: tl.constexpr, INT8: tl.constexpr):
+    """Write basis column ``k`` of records [M]: codes [M, D_PAD] as bytes, or two channels to a byte."""
+    if INT8:
+        channel = tl.arange(0, D_PAD)
+        tl.store(record[:, None] + k * D + channel[None, :], byte(code), mask=here[:, None] & (channel < D)[None, :])
     else:
-        tl.store((base + 4 * position).to(tl.pointer_type(tl.float32)), scale, mask=mask)
+        even, odd = tl.split(tl.reshape(code.to(tl.int32), [code.shape[0], D_PAD // 2, 2]))
+        pair = tl.arange(0, D_PAD // 2)
+        tl.store(record[:, None] + k * ((D + 1) // 2) + pair[None, :], ((even & 15) | ((odd & 15) << 4)).to(tl.uint8),
+                 mask=here[:, None] & (pair < (D + 1) // 2)[None, :])  # fmt: skip
 
 
 LEVELS = {2: 1.0, 4: 7.0, 8: 127.0}
@@ -186,9 +182,8 @@ def _launch(
     build_kernel[grid](
         cache.keys, table, tokens, *out, *cache.key_strides, stride_table, length, pages, first_page, cache.blocks,
         M=M, B=B, B_PAD=padded(B), D=d, D_PAD=padded(d), RANK=rank, R_PAD=padded(rank, 2), SWEEPS=SWEEPS, PACK=pack,
-        INT8=layout.basis_bits == 8, LEVEL=LEVELS[layout.basis_bits], HALF_SCALES=layout.scales == "float16",
-        BYTES=layout.bytes, TOKENS=layout.tokens, MODES=layout.modes, DROP=max(B, d) * 2.0**-24, num_warps=4,
-        **layout.offsets, **cache.switches,
+        LEVEL=LEVELS[layout.basis_bits], DROP=max(B, d) * 2.0**-24, QUAD_COUNT=triton.next_power_of_2(layout.quads),
+        num_warps=4, **layout.constants, **cache.switches,
     )  # fmt: skip
 
 
