@@ -125,16 +125,16 @@ def merge_kernel(
         largest = higher
     empty = total == 0.0
     at = row * G + group
-    tl.store(output + at * D + channel, (state / tl.where(empty, 1.0, total)).to(output.dtype.element_ty),
-             mask=channel < D)  # fmt: skip
+    mean = tl.div_rn(state, tl.broadcast_to(tl.where(empty, 1.0, total), [D_PAD]))  # exact where one split holds all
+    tl.store(output + at * D + channel, mean.to(output.dtype.element_ty), mask=channel < D)
     mass = (largest + tl.log2(tl.where(empty, 1.0, total))) * LN2
     tl.store(lse + at + tl.arange(0, 1), tl.where(empty, float("-inf"), mass))
 
 
 def default_splits(tokens: int, rows: int, device: torch.device, block: int) -> int:
-    """How many runs the tokens are cut into: about two programs per multiprocessor, at least two blocks per run."""
-    wanted = -(-2 * multiprocessors(device) // max(rows, 1))
-    return max(1, min(wanted, -(-tokens // (2 * block)), 256))
+    """How many runs the tokens are cut into: about two programs per multiprocessor, at least a block per run."""
+    wanted = 2 * multiprocessors(device) // max(rows, 1)
+    return max(1, min(wanted, -(-tokens // block), 256))
 
 
 class SplitAttention:

@@ -23,15 +23,23 @@ import torch
 import triton
 import triton.language as tl
 
+from fastimpl.locks import score_ptx as ptx
 from fastimpl.device import INTERPRETED, LN2, LOG2E, dot, finite_or_zero, multiprocessors, padded
 from fastimpl.locks.record import Layout, coefficient_at, load_scale, mode_scale_at, token_scale_at
 from fastimpl.locks.score import load_queries, log_sum_exp_of_tokens
-from fastimpl.locks.score_ptx import CONSTRAINTS, PAGES_PER_WARP, text
 from fastimpl.paging import Cache
 
 
 SWAP_1 = tl.constexpr("shfl.sync.bfly.b32 $0, $1, 1, 0x1f, 0xffffffff;")
 SWAP_2 = tl.constexpr("shfl.sync.bfly.b32 $0, $1, 2, 0x1f, 0xffffffff;")
+
+
+COMPACT_WORDS = tl.constexpr([tl.int32] * 74)
+WIDE_WORDS = tl.constexpr([tl.int32] * 98)
+"""Types of what a lane loads for eight pages: `score_ptx.word_count` with float16 and with float32 scales."""
+
+WARPS_PER_MULTIPROCESSOR = {"float16": 10, "float32": 8}
+"""How many warps of the PTX branch a multiprocessor holds: two groups' words in registers, 186 and 202 a thread."""
 
 
 @triton.jit
@@ -50,66 +58,97 @@ def pack_two(low, high):
 
 
 @triton.jit
-def score_by_lanes(
-    queries, records, block_table, scores, row, first_page, complete, row_pages, scale_log2, stride_qg,
-    G: tl.constexpr, BYTES: tl.constexpr, TABLE: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr,
-    TEXT: tl.constexpr,
-):  # fmt: skip
-    """Scores of 8 * WARPS * STEPS pages, and each head's largest and sum, [8] (NVIDIA)."""
-    thread = tl.arange(0, 32 * WARPS)
-    lane, warp = thread & 31, thread >> 5
-    head, quad = lane >> 2, lane & 3
-    live = head < G
-    query = ()
-    peak = lane.to(tl.float32) * 0.0
+def load_group(base, block_table, first, complete, BYTES: tl.constexpr, TABLE: tl.constexpr, WORDS: tl.constexpr, LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr):  # fmt: skip
+    """Start the loads of eight pages from ``first`` [threads]: the words of `score_ptx.load_text`, one per thread."""
+    page = first + (tl.arange(0, first.shape[0]) & 7)
+    block = page
+    if TABLE:
+        block = tl.load(block_table + page, mask=page < complete, other=0).to(tl.int32)
+    block = tl.where(page < complete, block, 0)
+    kinds: tl.constexpr = COMPACT_WORDS if WORDS == 74 else WIDE_WORDS
+    return tl.inline_asm_elementwise(LOAD, LOAD_OPERANDS, [base, block], dtype=kinds, is_pure=True, pack=1)
+
+
+@triton.jit
+def score_group(words, query, bias, scale, first, complete, scores, live, largest, amount, COMPUTE: tl.constexpr, OPERANDS: tl.constexpr):  # fmt: skip
+    """Store the scores of the eight pages whose words are given; the running largest and sum of exponentials after."""
+    a, b = tl.inline_asm_elementwise(COMPUTE, OPERANDS, words + query + (bias, scale), dtype=(tl.float32, tl.float32),
+                                     is_pure=True, pack=1)  # fmt: skip
+    page = first + (tl.arange(0, first.shape[0]) & 3) * 2
+    a = tl.where(page < complete, a, -1e30)
+    b = tl.where(page + 1 < complete, b, -1e30)
+    tl.store(scores + page, a * LN2, mask=live & (page < complete))
+    tl.store(scores + page + 1, b * LN2, mask=live & (page + 1 < complete))
+    higher = tl.maximum(tl.maximum(a, b), largest)
+    return higher, amount * tl.exp2(largest - higher) + tl.exp2(a - higher) + tl.exp2(b - higher)
+
+
+@triton.jit
+def lane_queries(queries, head, quad, live, stride_qg):
+    """A lane's 32 channels of its head's query as 16 words of float16 pairs, their sum over the head, their unit.
+
+    Scaled by a power of two to at most 2, so that bfloat16 is exact in float16.
+    """
+    values = ()
+    peak = quad.to(tl.float32) * 0.0
     for c in tl.static_range(32):
         value = tl.load(queries + head * stride_qg + quad * 32 + c, mask=live, other=0.0).to(tl.float32)
         peak = tl.maximum(peak, tl.abs(value))
-        query = query + (value,)  # noqa: RUF005
+        values = values + (value,)  # noqa: RUF005
     peak = tl.maximum(peak, quad_swap(peak, 1))
     peak = tl.maximum(peak, quad_swap(peak, 2))
     exponent = (tl.maximum(peak, 1e-30).to(tl.int32, bitcast=True) >> 23) & 255
     unit = ((254 - exponent) << 23).to(tl.float32, bitcast=True)
-    scale = (exponent << 23).to(tl.float32, bitcast=True) * scale_log2
     words = ()
     total = peak * 0.0
     for i in tl.static_range(4):
         for c in tl.static_range(4):
-            word, sum_of_two = pack_two(query[8 * i + c] * unit, query[8 * i + c + 4] * unit)
+            word, two = pack_two(values[8 * i + c] * unit, values[8 * i + c + 4] * unit)
             words = words + (word,)  # noqa: RUF005
-            total += sum_of_two
+            total += two
     total = total + quad_swap(total, 1)
-    total = total + quad_swap(total, 2)
-    bias = total * -24.0
-    largest = peak * 0.0 - 1e30
-    amount = peak * 0.0
+    return words, total + quad_swap(total, 2), (exponent << 23).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def score_by_lanes(
+    queries, records, block_table, scores, first_page, complete, row_pages, scale_log2, stride_qg,
+    G: tl.constexpr, BYTES: tl.constexpr, TABLE: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr,
+    WORDS: tl.constexpr, LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr, COMPUTE: tl.constexpr, OPERANDS: tl.constexpr,
+):  # fmt: skip
+    """Scores of 8 * WARPS * STEPS pages, and each head's largest and sum, [8] (NVIDIA).
+
+    STEPS is 1 or even: two groups per turn, so that the words of one are in flight while the other's are used.
+    """
+    thread = tl.arange(0, 32 * WARPS)
+    lane, warp = thread & 31, thread >> 5
+    head, quad = lane >> 2, lane & 3
+    live = head < G
     base = records.to(tl.int64)
-    ahead = first_page + warp * 8 + (lane & 7)
-    block = ahead
-    if TABLE:
-        block = tl.load(block_table + ahead, mask=ahead < complete, other=0).to(tl.int32)
-    for step in range(STEPS):
-        group = first_page + (step * WARPS + warp) * 8
-        current = tl.where(group + (lane & 7) < complete, block, 0)
-        ahead = group + WARPS * 8 + (lane & 7)
-        block = ahead
-        if TABLE:
-            block = tl.load(block_table + ahead, mask=(ahead < complete) & (step + 1 < STEPS), other=0).to(tl.int32)
-        a, b = tl.inline_asm_elementwise(
-            TEXT, CONSTRAINTS,
-            [base, current, words[0], words[1], words[2], words[3], words[4], words[5], words[6], words[7], words[8],
-             words[9], words[10], words[11], words[12], words[13], words[14], words[15], bias, scale],
-            dtype=(tl.float32, tl.float32), is_pure=True, pack=1,
-        )  # fmt: skip
-        page = group + quad * 2
-        target = scores + (row * G + head) * row_pages + page
-        a = tl.where(page < complete, a, -1e30)
-        b = tl.where(page + 1 < complete, b, -1e30)
-        tl.store(target, a * LN2, mask=live & (page < complete))
-        tl.store(target + 1, b * LN2, mask=live & (page + 1 < complete))
-        higher = tl.maximum(tl.maximum(a, b), largest)
-        amount = amount * tl.exp2(largest - higher) + tl.exp2(a - higher) + tl.exp2(b - higher)
-        largest = higher
+    first = first_page + warp * 8
+    words = load_group(base, block_table, first, complete, BYTES, TABLE, WORDS, LOAD, LOAD_OPERANDS)
+    query, total, unit = lane_queries(queries, head, quad, live, stride_qg)
+    bias, scale = total * -24.0, unit * scale_log2
+    own = scores + head * row_pages
+    largest, amount = total * 0.0 - 1e30, total * 0.0
+    if STEPS == 1:
+        largest, amount = score_group(words, query, bias, scale, first, complete, own, live, largest, amount, COMPUTE, OPERANDS)
+    else:
+        for _ in range(0, STEPS, 2):
+            second = first + 8 * WARPS
+            ahead = load_group(base, block_table, second, complete, BYTES, TABLE, WORDS, LOAD, LOAD_OPERANDS)
+            largest, amount = score_group(words, query, bias, scale, first, complete, own, live, largest, amount,
+                                          COMPUTE, OPERANDS)  # fmt: skip
+            first = second + 8 * WARPS
+            words = load_group(base, block_table, first, complete, BYTES, TABLE, WORDS, LOAD, LOAD_OPERANDS)
+            largest, amount = score_group(ahead, query, bias, scale, second, complete, own, live, largest, amount,
+                                          COMPUTE, OPERANDS)  # fmt: skip
+    return mass_of_lanes(largest, amount, WARPS)
+
+
+@triton.jit
+def mass_of_lanes(largest, amount, WARPS: tl.constexpr):
+    """Each head's largest score and sum of exponentials, [8], out of one number per thread."""
     other = tl.maximum(largest, quad_swap(largest, 1))
     other = tl.maximum(other, quad_swap(other, 2))
     amount = amount * tl.exp2(largest - other)
@@ -168,7 +207,8 @@ def score_records_kernel(
     G: tl.constexpr, G_PAD: tl.constexpr, ROWS: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr,
     INT8: tl.constexpr, HALF_SCALES: tl.constexpr, BYTES: tl.constexpr, CENTROID: tl.constexpr,
     COEFFICIENTS: tl.constexpr, QUADS: tl.constexpr, QUAD_BYTES: tl.constexpr, TOKENS: tl.constexpr,
-    MODES: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr, PTX: tl.constexpr, TEXT: tl.constexpr,
+    MODES: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr, PTX: tl.constexpr, WORDS: tl.constexpr,
+    LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr, COMPUTE: tl.constexpr, OPERANDS: tl.constexpr,
 ):  # fmt: skip
     """Scores of one tile of complete pages, or of the open page, and the tile's mass per query head."""
     tile, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -199,8 +239,10 @@ def score_records_kernel(
         tl.store(scores + (row * G + group) * row_pages + complete, score, mask=(group < G) & alive)
     else:
         if PTX:
-            lane_top, lane_total = score_by_lanes(own, records + head * blocks * BYTES, table, scores, row, tile * M, complete,
-                                        row_pages, scale_log2, stride_qg, G, BYTES, TABLE, WARPS, STEPS, TEXT)  # fmt: skip
+            lane_top, lane_total = score_by_lanes(
+                own, records + head * blocks * BYTES, table, scores + row * G * row_pages, tile * M, complete, row_pages,
+                scale_log2, stride_qg, G, BYTES, TABLE, WARPS, STEPS, WORDS, LOAD, LOAD_OPERANDS, COMPUTE, OPERANDS,
+            )  # fmt: skip
             lane = tl.arange(0, 8)
             tl.store(largests + at + lane, lane_top, mask=lane < ROWS)
             tl.store(totals + at + lane, lane_total, mask=lane < ROWS)
@@ -231,9 +273,13 @@ def store_mass(largests, totals, score, ROWS: tl.constexpr):
 
 
 @functools.cache
-def ptx_text(layout: Layout) -> Any:
-    """The PTX of a layout, made once."""
-    return text(layout.constants)
+def ptx_of(layout: Layout, used: bool) -> dict[str, Any]:
+    """The PTX of a layout as the kernel's constants; stand-ins where the branch is not used."""
+    if not used:
+        return {"WORDS": 0, "LOAD": "", "LOAD_OPERANDS": "", "COMPUTE": "", "OPERANDS": ""}
+    c = layout.constants
+    texts = {"LOAD": ptx.load_text(c), "LOAD_OPERANDS": ptx.load_constraints(c), "COMPUTE": ptx.compute_text(c)}
+    return {"WORDS": ptx.word_count(c), "OPERANDS": ptx.compute_constraints(c), **texts}
 
 
 def takes_ptx(queries: torch.Tensor, layout: Layout) -> bool:
@@ -252,16 +298,15 @@ class RecordScores:
 
     def __init__(
         self, queries: torch.Tensor, records: torch.Tensor, layout: Layout, cache: Cache, scale: float,
-        branch: str = "auto", steps: int | None = None, warps: int = 4, registers: int | None = None,
+        branch: str = "auto", steps: int | None = None,
     ) -> None:  # fmt: skip
         N, H, G, _ = queries.shape
         self.queries, self.records, self.layout, self.cache, self.scale = queries, records, layout, cache, scale
         self.ptx = branch != "plain" and takes_ptx(queries, layout)
         complete = max(cache.longest // cache.page_size, 1)
-        self.warps = warps
+        self.warps = 2 if self.ptx else 4
         self.steps = steps or self._steps(complete, N * H, queries.device)
-        self.registers = registers
-        self.tile = PAGES_PER_WARP * warps * self.steps if self.ptx else 16
+        self.tile = ptx.PAGES_PER_WARP * self.warps * self.steps if self.ptx else 16
         self.tiles = -(-complete // self.tile) + 1
         self.rows = padded(G, 1)
         self.scores = torch.empty((N, H, G, cache.pages), dtype=torch.float32, device=queries.device)
@@ -269,22 +314,22 @@ class RecordScores:
         self.totals = torch.empty_like(self.largests)
 
     def _steps(self, complete: int, rows: int, device: torch.device) -> int:
-        """Groups of eight pages per warp: enough programs for eight per multiprocessor, at most 8 groups."""
-        groups = -(-complete // (PAGES_PER_WARP * self.warps)) * rows
-        return max(1, min(8, groups // (8 * multiprocessors(device))))
+        """Groups of eight pages per warp, 1 or even: all programs run at once, eight warps to a multiprocessor."""
+        groups = -(-complete // ptx.PAGES_PER_WARP) * rows
+        steps = -(-groups // (WARPS_PER_MULTIPROCESSOR[self.layout.scales] * multiprocessors(device)))
+        return 1 if steps <= 1 else steps + steps % 2
 
     def run(self) -> torch.Tensor:
         """Launch."""
         queries, cache, layout = self.queries, self.cache, self.layout
         N, H, G, d = queries.shape
         (table, stride_table), (tokens, length) = cache.table, cache.lengths
-        more = {"maxnreg": self.registers} if self.ptx and self.registers else {}
         score_records_kernel[(self.tiles, N * H)](
             queries, self.records, cache.keys, table, tokens, self.scores, self.largests, self.totals,
             *queries.stride()[:3], *cache.key_strides, stride_table, length, H, cache.blocks, self.scores.shape[3],
             self.scale * LOG2E.value, M=self.tile, B=cache.page_size, B_PAD=padded(cache.page_size), D=d,
             D_PAD=padded(d), RANK=layout.rank, G=G, G_PAD=padded(G), ROWS=self.rows, WARPS=self.warps,
-            STEPS=self.steps, PTX=self.ptx, TEXT=ptx_text(layout) if self.ptx else "", num_warps=self.warps, **more,
-            **layout.constants, **cache.switches,
+            STEPS=self.steps, PTX=self.ptx, num_warps=self.warps, **ptx_of(layout, self.ptx), **layout.constants,
+            **cache.switches,
         )  # fmt: skip
         return self.scores

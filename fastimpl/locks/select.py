@@ -6,8 +6,8 @@ Mirrors `refimpl.locks.select.locks_select_pages`, for any number of pages and a
     grid (1, N * H)       last pass:  the survivors of all chunks, in page order, keep the best k
 
 A share becomes an integer that sorts the same way; forced pages get the largest one. The k-th largest is found by
-fixing two bits per round of the threshold and counting what reaches it (16 rounds, counts only, so no candidate buffer
-can overflow); then everything above the threshold is kept, and of its equals the first in page order. Two passes give
+fixing two bits per round of the threshold and counting what reaches it (at most 16 rounds, fewer once exactly k do;
+counts only, so no candidate buffer can overflow); then everything above the threshold is kept, and of its equals the first in page order. Two passes give
 what one would: a page that its chunk drops has k better or equal, earlier pages in front of it.
 """
 
@@ -44,7 +44,7 @@ def three_counts(key, t1, t2, t3):
     """How many keys (fewer than 2^20) reach each of three thresholds, by one packed reduction."""
     one = (key >= t1).to(tl.int64) + ((key >= t2).to(tl.int64) << 20) + ((key >= t3).to(tl.int64) << 40)
     total = tl.sum(one, 0)
-    return total & 0xFFFFF, (total >> 20) & 0xFFFFF, total >> 40
+    return (total & 0xFFFFF).to(tl.int32), ((total >> 20) & 0xFFFFF).to(tl.int32), (total >> 40).to(tl.int32)
 
 
 @triton.jit
@@ -66,12 +66,6 @@ def load_keys(
             share = combined_share(load_scores(values, row, page, pages, stride_in, G, G_PAD, False), mass, G, 0)
         key = tl.where((page == 0) | (page == pages - 1), FORCED, sortable(share))
     return tl.where(live, key, ABSENT), page
-
-
-@triton.jit
-def threshold_step(c1, c2, c3, kept):
-    """How many quarters of the interval the threshold may rise."""
-    return (c1 >= kept).to(tl.int64) + (c2 >= kept).to(tl.int64) + (c3 >= kept).to(tl.int64)
 
 
 @triton.jit
@@ -110,12 +104,13 @@ def select_kernel(
         mass = log_mass(largests, totals, row, tiles, G_PAD, STEP)
     item = tl.arange(0, BLOCK)
     key, page = load_keys(values, ids, mass, row, stride_in, item, count, first_item, pages, G, G_PAD, SOURCE)
-    threshold = tl.zeros([1], tl.int64)  # in unsigned order: bit pattern + 2^31
-    step = tl.full([1], 1 << 30, tl.int64)
-    for _ in range(16):
-        t1 = (threshold + step - 2147483648).to(tl.int32)
-        t2 = (threshold + 2 * step - 2147483648).to(tl.int32)
-        t3 = (threshold + 3 * step - 2147483648).to(tl.int32)
+    bar, step = 0, 1 << 28  # shares lie below 2 = 2^30 as bits, forced pages above: the first two bits are known
+    if SOURCE == 0:
+        bar, step = -2147483648, 1 << 30
+    while step > 0:
+        t1 = bar + step
+        t2 = t1 + step
+        t3 = t2 + step
         c1, c2, c3 = three_counts(key, t1, t2, t3)
         if not ONE_BLOCK:
             for first in range(BLOCK, count, BLOCK):
@@ -123,9 +118,9 @@ def select_kernel(
                                          G_PAD, SOURCE)  # fmt: skip
                 d1, d2, d3 = three_counts(later, t1, t2, t3)
                 c1, c2, c3 = c1 + d1, c2 + d2, c3 + d3
-        threshold += step * threshold_step(c1, c2, c3, kept)
-        step = step >> 2
-    bar = (threshold - 2147483648).to(tl.int32)
+        bar = tl.where(c3 >= kept, t3, tl.where(c2 >= kept, t2, tl.where(c1 >= kept, t1, bar)))
+        exact = (c1 == kept) | (c2 == kept) | (c3 == kept)
+        step = tl.where(exact, 0, step >> 2)
     above = tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
     if not ONE_BLOCK:
         for first in range(BLOCK, count, BLOCK):
@@ -164,7 +159,7 @@ class PageSelection:
         self.rows, self.width = values.shape[0] * values.shape[1], values.shape[-1]
         self.values, self.tokens, self.page_size, self.kept, self.masses = values, tokens, page_size, kept, masses
         self.heads, self.groups = values.shape[1], values.shape[2] if masses else 1
-        self.chunk = CHUNK if masses is None else SCORE_CHUNK
+        self.chunk = CHUNK if masses is None or self.width > 32 * SCORE_CHUNK else SCORE_CHUNK
         self.chunks = -(-self.width // self.chunk) if self.width > 2 * self.chunk else 1
         self.pages = torch.empty((*values.shape[:2], kept), dtype=torch.int32, device=values.device)
         if self.chunks > 1:
@@ -198,7 +193,7 @@ class PageSelection:
             self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
             CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
             ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 128),
-            num_warps=4 if block <= 1024 else 8 if block <= 2048 else 16,
+            num_warps=4 if block <= 512 else 8 if block <= 1024 else 16,
         )  # fmt: skip
 
 
