@@ -24,7 +24,7 @@ import triton
 import triton.language as tl
 
 from fastimpl.checks import FLOATS, INDICES, ArgumentError, Sizes, scale_of, whole
-from fastimpl.device import LN2, LOG2E, dot, finite_or_zero, multiprocessors, padded
+from fastimpl.device import LN2, LOG2E, dependent_launch, dot, finite_or_zero, follow, multiprocessors, padded
 from fastimpl.paging import Cache, contiguous_cache, paged_cache
 
 
@@ -35,8 +35,10 @@ def split_attention_kernel(
     stride_table, stride_pn, stride_ph, length_of_all, kept, heads, splits, scale_log2,
     G: tl.constexpr, G_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, PAGE: tl.constexpr,
     BLOCK: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr, SPARSE: tl.constexpr, STAGES: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Normalised output [G, d] and natural log-mass of one run of tokens; an empty run gives 0 and -inf."""
+    follow(DEPENDENT)
     split, row = tl.program_id(0), tl.program_id(1)
     n, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
     group, channel = tl.arange(0, G_PAD), tl.arange(0, D_PAD)
@@ -98,9 +100,10 @@ def split_attention_kernel(
 def merge_kernel(
     outputs, lses, output, lse,
     stride_or, stride_os, stride_og, stride_lr, stride_ls, stride_lg, splits,
-    G: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, BLOCK: tl.constexpr,
+    G: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, BLOCK: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """One query head's state out of its splits' states; splits of log-mass -inf are not read."""
+    follow(DEPENDENT)
     program = tl.program_id(0)
     row, group = (program // G).to(tl.int64), (program % G).to(tl.int64)
     channel, lane = tl.arange(0, D_PAD), tl.arange(0, BLOCK)
@@ -177,7 +180,7 @@ class SplitAttention:
             self.splits, self.scale * LOG2E.value,
             G=G, G_PAD=padded(G), D=d, D_PAD=padded(d), PAGE=cache.page_size, BLOCK=self.block,
             SPARSE=pages is not None, STAGES=3 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
-            **cache.switches,
+            **cache.switches, **dependent_launch(queries.device),
         )  # fmt: skip
         if self.splits > 1:
             merge(self.parts, self.masses, self.output, self.lse)
@@ -192,6 +195,7 @@ def merge(parts: torch.Tensor, masses: torch.Tensor, output: torch.Tensor, lse: 
     merge_kernel[(rows * G,)](
         parts, masses, output, lse, *parts.stride()[:3], *masses.stride(), splits,
         G=G, D=d, D_PAD=padded(d), BLOCK=min(padded(splits, 1), 32), num_warps=4,
+        **dependent_launch(parts.device),
     )  # fmt: skip
 
 

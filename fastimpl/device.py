@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 
 import torch
@@ -15,6 +16,14 @@ LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
 
 
+@functools.cache
+def dependent_launch(device: torch.device) -> dict[str, bool]:
+    """Launch options of kernels that begin with `follow`: on Hopper and later the next is set up while one runs."""
+    able = device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device)[0] >= 9
+    return {"DEPENDENT": True, "launch_pdl": True} if able and not INTERPRETED.value else {"DEPENDENT": False}
+
+
+@functools.cache
 def multiprocessors(device: torch.device) -> int:
     """How many programs run side by side; 2 in the interpreter, where more only cost time."""
     if device.type != "cuda":
@@ -40,6 +49,14 @@ def dot(a, b):
     if INTERPRETED:
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, input_precision="ieee")
+
+
+@triton.jit
+def follow(DEPENDENT: tl.constexpr):
+    """Wait for the results of the kernel before, and let the next one be launched meanwhile (Hopper and later)."""
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit

@@ -74,3 +74,92 @@ def rotate_pairs(gram, vectors, partner, M: tl.constexpr, B: tl.constexpr):
     gram = cosine[:, None, :] * gram - sine[:, None, :] * partner_rows(gram, partner, 2)
     vectors = cosine[:, :, None] * vectors - sine[:, :, None] * partner_rows(vectors, partner, 1)
     return gram, vectors
+
+
+@triton.jit
+def store_leading(vectors, value, vector, M: tl.constexpr, B: tl.constexpr, R_PAD: tl.constexpr):
+    """Write the eigenvectors of the R_PAD largest eigenvalues to ``vectors`` [R_PAD, M, B], largest first."""
+    i = tl.arange(0, B)
+    ahead = (value[:, None, :] > value[:, :, None]) | (
+        (value[:, None, :] == value[:, :, None]) & (i[None, :] < i[:, None])[None]
+    )
+    rank = tl.sum(ahead.to(tl.int32), 2)  # [M, B]
+    page = tl.arange(0, M)
+    for k in tl.static_range(R_PAD):
+        left = tl.sum(tl.where((rank == k)[:, :, None], vector, 0.0), 1)
+        tl.store(vectors + (k * M + page[:, None]) * B + i[None, :], left)
+
+
+SWAP = tl.constexpr("shfl.sync.bfly.b32 $0, $1, $2, 0x1f, 0xffffffff;")
+
+
+@triton.jit
+def across(x, distance):
+    """The value of the lane whose number is this one's ^ ``distance``; one element per thread (NVIDIA)."""
+    return tl.inline_asm_elementwise(SWAP, "=f,f,r", [x, distance], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def lane_rotation(own, cross, i, r: tl.constexpr):
+    """Cosine and sine of this lane's rotation with lane i ^ r."""
+    low = (i & r) < ((i ^ r) & r)  # r's highest bit decides, and it differs between the two
+    cross = 2.0 * tl.where(low, cross, across(cross, r))
+    delta = across(own, r) - own
+    sign = tl.where((delta > 0) | ((delta == 0) & low), 1.0, -1.0)
+    size = tl.abs(delta) + tl.sqrt(delta * delta + cross * cross)
+    tangent = tl.where(size > 1e-37, sign * cross / tl.maximum(size, 1e-37), 0.0)
+    cosine = tl.rsqrt(tangent * tangent + 1.0)
+    return cosine, tangent * cosine
+
+
+@triton.jit
+def lane_round(rows, vectors, i, r: tl.constexpr):
+    """One round of rotations of 16 x 16 matrices held one row per lane: register k holds entry [i, i ^ k]."""
+    cosine, sine = lane_rotation(rows[0], rows[r], i, r)
+    turned = ()
+    for k in tl.static_range(16):
+        turned = turned + (cosine * rows[k] - sine * across(rows[k ^ r], r),)  # noqa: RUF005
+    new_rows, new_vectors = (), ()
+    for k in tl.static_range(16):  # column i ^ k turns with lane i ^ k's angle, its partner is register k ^ r
+        c, s = cosine, sine
+        if k > 0:
+            c, s = across(cosine, k), across(sine, k)
+        new_rows = new_rows + (c * turned[k] - s * turned[k ^ r],)  # noqa: RUF005
+        new_vectors = new_vectors + (c * vectors[k] - s * vectors[k ^ r],)  # noqa: RUF005
+    return new_rows, new_vectors
+
+
+@triton.jit
+def jacobi_of_lanes(grams, vectors, LANES: tl.constexpr, R_PAD: tl.constexpr, SWEEPS: tl.constexpr):
+    """Leading eigenvectors [R_PAD, LANES] of LANES / 16 matrices 16 x 16, two to a warp, one row to a lane (NVIDIA)."""
+    lane = tl.arange(0, LANES)
+    i, matrix = lane & 15, lane >> 4
+    rows, columns = (), ()
+    for k in tl.static_range(16):
+        row = tl.load(grams + matrix * 256 + i * 16 + (i ^ k))
+        rows = rows + (row,)  # noqa: RUF005
+        columns = columns + (row * 0.0 + (1.0 if k == 0 else 0.0),)  # noqa: RUF005
+    left = SWEEPS
+    while left > 0:
+        for r in tl.static_range(1, 16):
+            rows, columns = lane_round(rows, columns, i, r)
+        left -= 1
+        off, whole = rows[0] * 0.0, rows[0] * rows[0]
+        for k in tl.static_range(1, 16):
+            off += rows[k] * rows[k]
+        for k in tl.static_range(4):
+            off += across(off, 1 << k)
+            whole += across(whole, 1 << k)
+        if tl.max(off - 1e-10 * whole, 0) <= 0.0:
+            left = 0
+    own = rows[0]
+    rank = i * 0
+    for k in tl.static_range(1, 16):
+        other = across(own, k)
+        rank += ((other > own) | ((other == own) & ((i ^ k) < i))).to(tl.int32)
+    place = rank.to(tl.float32)
+    for k in tl.static_range(16):
+        where = place
+        if k > 0:
+            where = across(place, k)
+        tl.store(vectors + where.to(tl.int32) * LANES + lane, columns[k], mask=where < R_PAD)

@@ -16,7 +16,8 @@ import triton.language as tl
 
 from fastimpl.checks import ArgumentError, Sizes
 from fastimpl.device import INTERPRETED, padded
-from fastimpl.locks.summary import LEVELS, quantised
+from fastimpl.locks.page import quantised
+from fastimpl.locks.summary import LEVELS
 
 FLOAT = (torch.float32,)
 LINES = 256 if INTERPRETED.value else 4

@@ -18,8 +18,6 @@ group's loads in flight while it computes another's.
 
 from __future__ import annotations
 
-import triton.language as tl
-
 PAGES_PER_WARP = 8
 MMA16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 MMA8 = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32"

@@ -23,12 +23,21 @@ import torch
 import triton
 import triton.language as tl
 
+from fastimpl.device import (
+    INTERPRETED,
+    LN2,
+    LOG2E,
+    dependent_launch,
+    dot,
+    finite_or_zero,
+    follow,
+    multiprocessors,
+    padded,
+)
 from fastimpl.locks import score_ptx as ptx
-from fastimpl.device import INTERPRETED, LN2, LOG2E, dot, finite_or_zero, multiprocessors, padded
 from fastimpl.locks.record import Layout, coefficient_at, load_scale, mode_scale_at, token_scale_at
 from fastimpl.locks.score import load_queries, log_sum_exp_of_tokens
 from fastimpl.paging import Cache
-
 
 SWAP_1 = tl.constexpr("shfl.sync.bfly.b32 $0, $1, 1, 0x1f, 0xffffffff;")
 SWAP_2 = tl.constexpr("shfl.sync.bfly.b32 $0, $1, 2, 0x1f, 0xffffffff;")
@@ -209,8 +218,10 @@ def score_records_kernel(
     COEFFICIENTS: tl.constexpr, QUADS: tl.constexpr, QUAD_BYTES: tl.constexpr, TOKENS: tl.constexpr,
     MODES: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr, PTX: tl.constexpr, WORDS: tl.constexpr,
     LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr, COMPUTE: tl.constexpr, OPERANDS: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Scores of one tile of complete pages, or of the open page, and the tile's mass per query head."""
+    follow(DEPENDENT)
     tile, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     n, head = row // heads, row % heads
     length = length_of_all
@@ -330,6 +341,7 @@ class RecordScores:
             self.scale * LOG2E.value, M=self.tile, B=cache.page_size, B_PAD=padded(cache.page_size), D=d,
             D_PAD=padded(d), RANK=layout.rank, G=G, G_PAD=padded(G), ROWS=self.rows, WARPS=self.warps,
             STEPS=self.steps, PTX=self.ptx, num_warps=self.warps, **ptx_of(layout, self.ptx), **layout.constants,
+            **dependent_launch(queries.device),
             **cache.switches,
         )  # fmt: skip
         return self.scores

@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 
 from fastimpl.checks import Sizes, kept_pages, whole
-from fastimpl.device import padded
+from fastimpl.device import dependent_launch, follow, padded
 from fastimpl.locks.combine import combined_share, load_scores, log_mass
 
 CHUNK = 2048
@@ -88,9 +88,10 @@ def select_kernel(
     values, ids, tokens, largests, totals, kept_values, kept_ids, pages_of_all, stride_in, stride_out, items_of_all,
     kept, heads, page_size, tiles,
     CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr,
-    ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr,
+    ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """The ``kept`` largest of one chunk of items, in item order; a place beyond them gets id -1."""
+    follow(DEPENDENT)
     chunk, row = tl.program_id(0), tl.program_id(1)
     pages = pages_of_all
     if LENGTHS:
@@ -193,7 +194,7 @@ class PageSelection:
             self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
             CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
             ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 128),
-            num_warps=4 if block <= 512 else 8 if block <= 1024 else 16,
+            **dependent_launch(values.device), num_warps=4 if block <= 512 else 8 if block <= 1024 else 16,
         )  # fmt: skip
 
 
