@@ -12,8 +12,14 @@ of zero energy, which are all rounding, two opinions would be two angles and the
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
+
+from fastimpl.device import INTERPRETED
+
+SWEEPS = 12
+"""At most; random pages take six, graded ones eight or nine."""
 
 
 @triton.jit
@@ -77,17 +83,15 @@ def rotate_pairs(gram, vectors, partner, M: tl.constexpr, B: tl.constexpr):
 
 
 @triton.jit
-def store_leading(vectors, value, vector, M: tl.constexpr, B: tl.constexpr, R_PAD: tl.constexpr):
-    """Write the eigenvectors of the R_PAD largest eigenvalues to ``vectors`` [R_PAD, M, B], largest first."""
+def store_sorted(vectors, value, vector, M: tl.constexpr, B: tl.constexpr):
+    """Write the eigenvectors of M matrices to ``vectors`` [M, B, B] by falling eigenvalue."""
     i = tl.arange(0, B)
     ahead = (value[:, None, :] > value[:, :, None]) | (
         (value[:, None, :] == value[:, :, None]) & (i[None, :] < i[:, None])[None]
     )
     rank = tl.sum(ahead.to(tl.int32), 2)  # [M, B]
-    page = tl.arange(0, M)
-    for k in tl.static_range(R_PAD):
-        left = tl.sum(tl.where((rank == k)[:, :, None], vector, 0.0), 1)
-        tl.store(vectors + (k * M + page[:, None]) * B + i[None, :], left)
+    at = (tl.arange(0, M)[:, None] * B + rank) * B
+    tl.store(vectors + at[:, :, None] + i[None, None, :], vector)
 
 
 SWAP = tl.constexpr("shfl.sync.bfly.b32 $0, $1, $2, 0x1f, 0xffffffff;")
@@ -130,9 +134,9 @@ def lane_round(rows, vectors, i, r: tl.constexpr):
 
 
 @triton.jit
-def jacobi_of_lanes(grams, vectors, LANES: tl.constexpr, R_PAD: tl.constexpr, SWEEPS: tl.constexpr):
-    """Leading eigenvectors [R_PAD, LANES] of LANES / 16 matrices 16 x 16, two to a warp, one row to a lane (NVIDIA)."""
-    lane = tl.arange(0, LANES)
+def jacobi_of_lanes(grams, vectors, M: tl.constexpr, SWEEPS: tl.constexpr):
+    """Eigenvectors [M, 16, 16] by falling eigenvalue of M matrices 16 x 16, two to a warp, a row to a lane (NVIDIA)."""
+    lane = tl.arange(0, 16 * M)
     i, matrix = lane & 15, lane >> 4
     rows, columns = (), ()
     for k in tl.static_range(16):
@@ -162,4 +166,30 @@ def jacobi_of_lanes(grams, vectors, LANES: tl.constexpr, R_PAD: tl.constexpr, SW
         where = place
         if k > 0:
             where = across(place, k)
-        tl.store(vectors + where.to(tl.int32) * LANES + lane, columns[k], mask=where < R_PAD)
+        tl.store(vectors + (matrix * 16 + where.to(tl.int32)) * 16 + i, columns[k])
+
+
+@triton.jit
+def jacobi_kernel(grams, vectors, M: tl.constexpr, B: tl.constexpr, SWEEPS: tl.constexpr, PTX: tl.constexpr):
+    """Eigenvectors of ``grams`` [.., B, B], largest eigenvalue first, to ``vectors`` [.., B, B]; M to a program."""
+    first = tl.program_id(0).to(tl.int64) * (M * B * B)
+    if PTX:
+        jacobi_of_lanes(grams + first, vectors + first, M, SWEEPS)
+    else:
+        page, i = tl.arange(0, M), tl.arange(0, B)
+        gram = tl.load(grams + first + (page[:, None, None] * B + i[None, :, None]) * B + i[None, None, :])
+        value, vector = jacobi(gram, M, B, SWEEPS)
+        store_sorted(vectors + first, value, vector, M, B)
+
+
+MATRICES_PER_PROGRAM = 64 if INTERPRETED.value else 1
+"""The interpreter pays per operation, the device per register."""
+
+
+def eigenvectors(grams: torch.Tensor, vectors: torch.Tensor, branch: str = "auto") -> None:
+    """Write the eigenvectors of grams [n, B, B], sorted, as rows of vectors [>= n, B, B]; n a power of two or even."""
+    n, B, _ = grams.shape
+    nvidia = grams.device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
+    ptx = branch != "plain" and nvidia and B == 16 and n % 2 == 0
+    M = 2 if ptx else min(MATRICES_PER_PROGRAM, n)
+    jacobi_kernel[(n // M,)](grams, vectors, M=M, B=B, SWEEPS=SWEEPS, PTX=ptx, num_warps=1 if ptx else 4)
