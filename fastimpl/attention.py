@@ -134,9 +134,9 @@ def merge_kernel(
     tl.store(lse + at + tl.arange(0, 1), tl.where(empty, float("-inf"), mass))
 
 
-def default_splits(tokens: int, rows: int, device: torch.device, block: int) -> int:
-    """How many runs the tokens are cut into: about two programs per multiprocessor, at least a block per run."""
-    wanted = 2 * multiprocessors(device) // max(rows, 1)
+def default_splits(tokens: int, rows: int, device: torch.device, block: int, programs: int = 2) -> int:
+    """How many runs the tokens are cut into: ``programs`` per multiprocessor, at least a block per run."""
+    wanted = programs * multiprocessors(device) // max(rows, 1)
     return max(1, min(wanted, -(-tokens // block), 256))
 
 
@@ -157,7 +157,8 @@ class SplitAttention:
         rows, device = N * H, queries.device
         self.block = 32 if queries.dtype == torch.float32 or d > 128 else 64
         most = cache.longest if pages is None else pages.shape[2] * cache.page_size
-        self.splits = splits or default_splits(most, rows, device, self.block)
+        # few tokens are waited for, not read: more, shorter runs
+        self.splits = splits or default_splits(most, rows, device, self.block, 2 if pages is None else 4)
         self.output = torch.empty((N, H, G, d), dtype=queries.dtype, device=device)
         self.lse = torch.empty((N, H, G), dtype=torch.float32, device=device)
         self.parts, self.masses = self.output, self.lse

@@ -1,1 +1,1 @@
-"""Times kernels beside the fastest dense peer, and compiles them for targets that are not here. Loads torch when asked."""
+"""Times kernels beside the fastest dense peer, and compiles them for absent targets. Loads torch when asked."""
