@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
+from proofs_checks.bench import command as bench
 from proofs_checks.capture import CaptureError
 from proofs_checks.fixtures import FixtureError
 from proofs_checks.judge import commands
@@ -20,6 +21,7 @@ VERBS: dict[str, Verb] = {
     "list": ("list the stages and the cases", commands.add_list, commands.run_list),
     "explain": ("say what a case looks for", commands.add_explain, commands.run_explain),
     "repro": ("make the one call of one case", commands.add_repro, commands.run_repro),
+    "bench": ("time kernels, or compile them for absent devices", bench.add_arguments, bench.run),
     "mutants": ("judge the deliberately wrong ports: the kill matrix", mutants.add_arguments, mutants.run),
 }
 

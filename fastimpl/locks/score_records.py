@@ -48,7 +48,7 @@ WIDE_WORDS = tl.constexpr([tl.int32] * 98)
 """Types of what a lane loads for eight pages: `score_ptx.word_count` with float16 and with float32 scales."""
 
 WARPS_PER_MULTIPROCESSOR = {"float16": 10, "float32": 8}
-"""How many warps of the PTX branch a multiprocessor holds: two groups' words in registers, 186 and 202 a thread."""
+"""How many warps of the PTX branch a multiprocessor holds: one group's words in registers, and two groups'."""
 
 
 @triton.jit
@@ -123,11 +123,11 @@ def lane_queries(queries, head, quad, live, stride_qg):
 def score_by_lanes(
     queries, records, block_table, scores, tile, complete, row_pages, scale_log2, stride_qg,
     G: tl.constexpr, BYTES: tl.constexpr, TABLE: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr,
-    WORDS: tl.constexpr, LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr, COMPUTE: tl.constexpr, OPERANDS: tl.constexpr,
+    AHEAD: tl.constexpr, WORDS: tl.constexpr, LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr, COMPUTE: tl.constexpr, OPERANDS: tl.constexpr,
 ):  # fmt: skip
     """Scores of 8 * WARPS * STEPS pages, and each head's largest and sum, [8] (NVIDIA).
 
-    STEPS is 1 or even: two groups per turn, so that the words of one are in flight while the other's are used. At every
+    AHEAD (STEPS even): two groups per turn, so that the words of one are in flight while the other's are used. At every
     step the programs of a row read one run of memory together: runs of their own, far apart, met in the same memory
     channels and took twice as long.
     """
@@ -143,8 +143,14 @@ def score_by_lanes(
     bias, scale = total * -24.0, unit * scale_log2
     own = scores + head * row_pages
     largest, amount = total * 0.0 - 1e30, total * 0.0
-    if STEPS == 1:
-        largest, amount = score_group(words, query, bias, scale, first, complete, own, live, largest, amount, COMPUTE, OPERANDS)
+    if not AHEAD:
+        largest, amount = score_group(words, query, bias, scale, first, complete, own, live, largest, amount, COMPUTE,
+                                      OPERANDS)  # fmt: skip
+        for _ in range(1, STEPS):
+            first += stride
+            again = load_group(base, block_table, first, complete, BYTES, TABLE, WORDS, LOAD, LOAD_OPERANDS)
+            largest, amount = score_group(again, query, bias, scale, first, complete, own, live, largest, amount,
+                                          COMPUTE, OPERANDS)  # fmt: skip
     else:
         for _ in range(0, STEPS, 2):
             second = first + stride
@@ -219,7 +225,8 @@ def score_records_kernel(
     G: tl.constexpr, G_PAD: tl.constexpr, ROWS: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr,
     INT8: tl.constexpr, HALF_SCALES: tl.constexpr, BYTES: tl.constexpr, CENTROID: tl.constexpr,
     COEFFICIENTS: tl.constexpr, QUADS: tl.constexpr, QUAD_BYTES: tl.constexpr, TOKENS: tl.constexpr,
-    MODES: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr, PTX: tl.constexpr, WORDS: tl.constexpr,
+    MODES: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr, AHEAD: tl.constexpr,
+    PTX: tl.constexpr, WORDS: tl.constexpr,
     LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr, COMPUTE: tl.constexpr, OPERANDS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
@@ -255,7 +262,7 @@ def score_records_kernel(
         if PTX:
             lane_top, lane_total = score_by_lanes(
                 own, records + head * blocks * BYTES, table, scores + row * G * row_pages, tile, complete, row_pages,
-                scale_log2, stride_qg, G, BYTES, TABLE, WARPS, STEPS, WORDS, LOAD, LOAD_OPERANDS, COMPUTE, OPERANDS,
+                scale_log2, stride_qg, G, BYTES, TABLE, WARPS, STEPS, AHEAD, WORDS, LOAD, LOAD_OPERANDS, COMPUTE, OPERANDS,
             )  # fmt: skip
             lane = tl.arange(0, 8)
             tl.store(largests + at + lane, lane_top, mask=lane < ROWS)
@@ -318,8 +325,10 @@ class RecordScores:
         self.queries, self.records, self.layout, self.cache, self.scale = queries, records, layout, cache, scale
         self.ptx = branch != "plain" and takes_ptx(queries, layout)
         complete = max(cache.longest // cache.page_size, 1)
+        wide = layout.scales == "float32"
         self.warps = 2 if self.ptx else 4
         self.steps = steps or self._steps(complete, N * H, queries.device)
+        self.ahead = wide and self.steps > 1
         self.tile = ptx.PAGES_PER_WARP * self.warps * self.steps if self.ptx else 16
         self.tiles = -(-complete // self.tile) + 1
         self.rows = padded(G, 1)
@@ -328,10 +337,11 @@ class RecordScores:
         self.totals = torch.empty_like(self.largests)
 
     def _steps(self, complete: int, rows: int, device: torch.device) -> int:
-        """Groups of eight pages per warp, 1 or even: all programs run at once, eight warps to a multiprocessor."""
+        """Groups of eight pages per warp: all programs run at once. A power of two with loads ahead, where a number of
+        turns that does not divide leaves a loop that the assembler serialises."""
         groups = -(-complete // ptx.PAGES_PER_WARP) * rows
         steps = -(-groups // (WARPS_PER_MULTIPROCESSOR[self.layout.scales] * multiprocessors(device)))
-        return 1 if steps <= 1 else steps + steps % 2
+        return triton.next_power_of_2(steps) if self.layout.scales == "float32" else steps
 
     def run(self) -> torch.Tensor:
         """Launch."""
@@ -343,7 +353,7 @@ class RecordScores:
             *queries.stride()[:3], *cache.key_strides, stride_table, length, H, cache.blocks, self.scores.shape[3],
             self.scale * LOG2E.value, M=self.tile, B=cache.page_size, B_PAD=padded(cache.page_size), D=d,
             D_PAD=padded(d), RANK=layout.rank, G=G, G_PAD=padded(G), ROWS=self.rows, WARPS=self.warps,
-            STEPS=self.steps, PTX=self.ptx, num_warps=self.warps, **ptx_of(layout, self.ptx), **layout.constants,
+            STEPS=self.steps, AHEAD=self.ahead, PTX=self.ptx, num_warps=self.warps, **ptx_of(layout, self.ptx), **layout.constants,
             **dependent_launch(queries.device),
             **cache.switches,
         )  # fmt: skip
