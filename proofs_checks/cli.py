@@ -51,6 +51,7 @@ VERBS = {
     "mutants": Verb("judge ports that are wrong on purpose: the kill matrix", "proofs_checks.mutants.command"),
     "prove": Verb("check every numbered statement of the papers", "proofs_checks.statements.command"),
     "microscope": Verb("repeat the papers' measurements on a capture", "proofs_checks.microscope.command"),
+    "bench": Verb("time the Triton kernels, or compile them for absent devices", "proofs_checks.bench.command"),
     "capture": Verb(
         "make a capture from a GGUF Llama-family model, on the CPU", "proofs_checks.microscope.gguf_capture"
     ),

@@ -34,7 +34,8 @@ def on_cases(port: str, profile: str) -> list[Row]:
         told = [record for record in stage.records if record.ratio is not None]
         worst = max(told, key=lambda record: record.ratio or 0.0, default=None)
         failed = sum(record.verdict in BAD for record in stage.records)
-        rows.append(_row(port, stage.stage, stage.cases, failed, worst and worst.ratio, worst and worst.case))
+        ratio, case = (None, None) if worst is None else (worst.ratio, worst.case)
+        rows.append(_row(port, stage.stage, stage.cases, failed, ratio, case))
     return [row for row in rows if row["judged"]]
 
 
@@ -83,9 +84,12 @@ def as_markdown(data: Row) -> str:
     lines = [
         "# How tight the bounds are",
         "",
-        "Every number is the largest error / bound of a right port: 1 would be a failure, and the smaller a number, the",
-        "larger an error that could hide below the bound. `python -m proofs_checks.judge.tightness` measures and writes",
-        "this page and `docs/tightness.json`; with `--render` it writes the page from that file. *set* marks stages that",
+        "Every number is the largest error / bound of a right port: 1 would be a failure, and the "
+        "smaller a number, the",
+        "larger an error that could hide below the bound. `python -m "
+        "proofs_checks.judge.tightness` measures and writes",
+        "this page and `docs/tightness.json`; with `--render` it writes the page from that file. "
+        "*set* marks stages that",
         "are judged by exact equality, sets of pages or an objective and have no ratio.",
         "",
         "A bound covers the worst order of operations and sums that truncate, so that no right port fails: rounding",
@@ -103,12 +107,14 @@ def as_markdown(data: Row) -> str:
         "",
         *[f"- {r['worst_ratio']:.3g} by {r['port']} on `{r['case']}`" for r in ranked[:8]],
         "",
-        "Quantised codes may reach 1: a code next to the reference's is right where the value lies between two codes, and",
+        "Quantised codes may reach 1: a code next to the reference's is right where the value lies "
+        "between two codes, and",
         "its distance is counted in what is allowed there.",
         "",
         f"## On fresh inputs, {data['seeds']} seeds",
         "",
-        f"{data['draws']} inputs of every stage per seed for each of these right ports, which differ in the order of sums,",
+        f"{data['draws']} inputs of every stage per seed for each of these right ports, which "
+        "differ in the order of sums,",
         "the base of the exponential, the eigensolver, signs and rotations of bases, and the inputs' dtype:",
         f"{sum(r['judged'] for r in drawn)} answers judged, {sum(r['failed'] for r in drawn)} failed. The test",
         "`tests/proofs_checks/judge/test_honest_seeds.py` runs some of the seeds, all in the deep profile.",

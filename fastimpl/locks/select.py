@@ -1,0 +1,209 @@
+"""Select pages: the sink, the most recent page and the largest shares among the rest, lowest index first on ties.
+
+Mirrors `refimpl.locks.select.locks_select_pages`, for any number of pages and any budget.
+
+    grid (chunks, N * H)  first pass: every chunk of pages keeps its own best min(k, chunk), in page order
+    grid (1, N * H)       last pass:  the survivors of all chunks, in page order, keep the best k
+
+A share becomes an integer that sorts the same way; forced pages get the largest one. The k-th largest is found by
+fixing two bits per round of the threshold and counting what reaches it (at most 16 rounds, fewer once exactly k do;
+counts only, so no candidate buffer can overflow); then everything above the threshold is kept, and of its equals the first in page order. Two passes give
+what one would: a page that its chunk drops has k better or equal, earlier pages in front of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from fastimpl.checks import Sizes, kept_pages, whole
+from fastimpl.device import dependent_launch, follow, padded
+from fastimpl.locks.combine import combined_share, load_scores, log_mass
+
+CHUNK = 2048
+SCORE_CHUNK = 1024
+"""Pages per program of the first pass: of shares, and of scores, where a page is G numbers."""
+
+FORCED = tl.constexpr(0x7FFFFFFF)
+ABSENT = tl.constexpr(-0x80000000)
+
+
+@triton.jit
+def sortable(share):
+    """An int32 that orders as the float32 does; -0 equals +0, NaN sorts below every number."""
+    bits = (share + 0.0).to(tl.int32, bitcast=True)
+    key = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    return tl.where(share == share, tl.minimum(key, 0x7FFFFFFE), -0x7FFFFFFF)
+
+
+@triton.jit
+def three_counts(key, t1, t2, t3):
+    """How many keys (fewer than 2^20) reach each of three thresholds, by one packed reduction."""
+    one = (key >= t1).to(tl.int64) + ((key >= t2).to(tl.int64) << 20) + ((key >= t3).to(tl.int64) << 40)
+    total = tl.sum(one, 0)
+    return (total & 0xFFFFF).to(tl.int32), ((total >> 20) & 0xFFFFF).to(tl.int32), (total >> 40).to(tl.int32)
+
+
+@triton.jit
+def load_keys(
+    values, ids, mass, row, stride_in, item, count, first_item, pages, G: tl.constexpr, G_PAD: tl.constexpr,
+    SOURCE: tl.constexpr,
+):  # fmt: skip
+    """Keys and page ids of items: of shares (SOURCE 0), of scores (1), or of what an earlier pass kept (2)."""
+    live = item < count
+    base = row.to(tl.int64) * stride_in
+    page = first_item + item
+    if SOURCE == 2:
+        key = tl.load(values + base + item, mask=live, other=ABSENT)
+        page = tl.load(ids + base + item, mask=live, other=-1)
+    else:
+        if SOURCE == 0:
+            share = tl.load(values + base + page, mask=live, other=0.0)
+        else:
+            share = combined_share(load_scores(values, row, page, pages, stride_in, G, G_PAD, False), mass, G, 0)
+        key = tl.where((page == 0) | (page == pages - 1), FORCED, sortable(share))
+    return tl.where(live, key, ABSENT), page
+
+
+@triton.jit
+def write_kept(kept_values, kept_ids, out, key, page, bar, room, written, equals, LAST: tl.constexpr):
+    """Append the items above ``bar`` and the first ``room`` equals; returns the counts after it."""
+    more = ((key > bar) & (key > ABSENT)).to(tl.int32)
+    same = ((key == bar) & (key > ABSENT)).to(tl.int32)
+    both = tl.cumsum((more << 16) + same, 0)  # a block has fewer than 2^15 items
+    earlier = equals + (both & 0xFFFF)
+    keep = more + same * (earlier <= room).to(tl.int32)
+    place = written + (both >> 16) + tl.minimum(earlier, room) - tl.minimum(equals, room) - 1
+    tl.store(kept_ids + out + place, page.to(kept_ids.dtype.element_ty), mask=keep > 0)
+    if not LAST:
+        tl.store(kept_values + out + place, key, mask=keep > 0)
+    return written + tl.sum(keep, 0), equals + tl.sum(same, 0)
+
+
+@triton.jit
+def select_kernel(
+    values, ids, tokens, largests, totals, kept_values, kept_ids, pages_of_all, stride_in, stride_out, items_of_all,
+    kept, heads, page_size, tiles,
+    CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr,
+    ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """The ``kept`` largest of one chunk of items, in item order; a place beyond them gets id -1."""
+    follow(DEPENDENT)
+    chunk, row = tl.program_id(0), tl.program_id(1)
+    pages = pages_of_all
+    if LENGTHS:
+        pages = tl.cdiv(tl.load(tokens + row // heads).to(tl.int32), page_size)
+    first_item = chunk * CHUNK
+    count = items_of_all
+    mass = 0.0
+    if SOURCE != 2:
+        count = tl.maximum(tl.minimum(pages - first_item, CHUNK), 0)
+    if SOURCE == 1:
+        mass = log_mass(largests, totals, row, tiles, G_PAD, STEP)
+    item = tl.arange(0, BLOCK)
+    key, page = load_keys(values, ids, mass, row, stride_in, item, count, first_item, pages, G, G_PAD, SOURCE)
+    bar, step = 0, 1 << 28  # shares lie below 2 = 2^30 as bits, forced pages above: the first two bits are known
+    if SOURCE == 0:
+        bar, step = -2147483648, 1 << 30
+    while step > 0:
+        t1 = bar + step
+        t2 = t1 + step
+        t3 = t2 + step
+        c1, c2, c3 = three_counts(key, t1, t2, t3)
+        if not ONE_BLOCK:
+            for first in range(BLOCK, count, BLOCK):
+                later, _page = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G,
+                                         G_PAD, SOURCE)  # fmt: skip
+                d1, d2, d3 = three_counts(later, t1, t2, t3)
+                c1, c2, c3 = c1 + d1, c2 + d2, c3 + d3
+        bar = tl.where(c3 >= kept, t3, tl.where(c2 >= kept, t2, tl.where(c1 >= kept, t1, bar)))
+        exact = (c1 == kept) | (c2 == kept) | (c3 == kept)
+        step = tl.where(exact, 0, step >> 2)
+    above = tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
+    if not ONE_BLOCK:
+        for first in range(BLOCK, count, BLOCK):
+            later, _page = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G,
+                                     G_PAD, SOURCE)  # fmt: skip
+            above += tl.sum(((later > bar) & (later > ABSENT)).to(tl.int32), 0)
+    room = kept - above
+    out = (row.to(tl.int64) * tl.num_programs(0) + chunk) * stride_out
+    written, equals = write_kept(kept_values, kept_ids, out, key, page, bar, room, 0, 0, LAST)
+    if not ONE_BLOCK:
+        for first in range(BLOCK, count, BLOCK):
+            later, at = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G, G_PAD,
+                                  SOURCE)  # fmt: skip
+            written, equals = write_kept(kept_values, kept_ids, out, later, at, bar, room, written, equals, LAST)
+    for first in range(0, kept, BLOCK):
+        place = first + item
+        beyond = (place >= written) & (place < kept)
+        tl.store(kept_ids + out + place, (item * 0 - 1).to(kept_ids.dtype.element_ty), mask=beyond)
+        if not LAST:
+            tl.store(kept_values + out + place, item * 0 + ABSENT, mask=beyond)
+
+
+class PageSelection:
+    """Pages [N, H, kept] (int32, ascending, -1 padded), with buffers; `run` allocates nothing.
+
+    Args:
+        values: shares [N, H, P]; or scores [N, H, G, P], with the masses of their tiles: the shares are then made on
+            the way and never stored.
+        tokens: lengths [N] on the device, or None: P pages each.
+    """
+
+    def __init__(
+        self, values: torch.Tensor, tokens: torch.Tensor | None, page_size: int, kept: int,
+        masses: tuple[torch.Tensor, torch.Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        self.rows, self.width = values.shape[0] * values.shape[1], values.shape[-1]
+        self.values, self.tokens, self.page_size, self.kept, self.masses = values, tokens, page_size, kept, masses
+        self.heads, self.groups = values.shape[1], values.shape[2] if masses else 1
+        self.chunk = CHUNK if masses is None or self.width > 32 * SCORE_CHUNK else SCORE_CHUNK
+        self.chunks = -(-self.width // self.chunk) if self.width > 2 * self.chunk else 1
+        self.pages = torch.empty((*values.shape[:2], kept), dtype=torch.int32, device=values.device)
+        if self.chunks > 1:
+            self.survivors = min(kept, self.chunk)
+            self.keys = torch.empty((self.rows, self.chunks, self.survivors), dtype=torch.int32, device=values.device)
+            self.ids = torch.empty_like(self.keys)
+
+    def run(self) -> torch.Tensor:
+        """Launch one or two passes."""
+        if 0 in (self.rows, self.kept):
+            return self.pages
+        source = 0 if self.masses is None else 1
+        if self.chunks == 1:
+            self._pass(1, self.width, source, self.values, self.values, self.pages, self.pages, self.kept, self.width)
+            return self.pages
+        self._pass(self.chunks, self.chunk, source, self.values, self.values, self.keys, self.ids, self.survivors,
+                   self.width)  # fmt: skip
+        items = self.chunks * self.survivors
+        self._pass(1, items, 2, self.keys, self.ids, self.pages, self.pages, self.kept, items)
+        return self.pages
+
+    def _pass(
+        self, chunks: int, chunk: int, source: int, values: torch.Tensor, ids: torch.Tensor, kept_values: torch.Tensor,
+        kept_ids: torch.Tensor, kept: int, stride_in: int,
+    ) -> None:  # fmt: skip
+        block = min(padded(chunk), 4096)
+        largests, totals = self.masses or (self.values, self.values)
+        tiles = largests.shape[1] if self.masses else 0
+        select_kernel[(chunks, self.rows)](
+            values, ids, values if self.tokens is None else self.tokens, largests, totals, kept_values, kept_ids,
+            self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
+            CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
+            ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 128),
+            **dependent_launch(values.device), num_warps=4 if block <= 512 else 8 if block <= 1024 else 16,
+        )  # fmt: skip
+
+
+def locks_select_pages(*, shares: Any, budget_tokens: int, page_size: int) -> torch.Tensor:
+    """Pages [H, min(k,P)] of shares [H,P]: 0, P-1 and the largest others, ascending; ties to the lower (Locks Sec. 4).
+
+    Raises ArgumentError for a dtype, shape, or k < 2 with P > 1 (AMB-04).
+    """
+    sizes = Sizes()
+    shares = sizes.bind("shares", shares, "H P", (torch.float32,))
+    kept = kept_pages(budget_tokens, whole("page_size", page_size, 1), shares.shape[1])
+    return PageSelection(shares.contiguous()[None], None, page_size, kept).run()[0]

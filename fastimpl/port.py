@@ -1,0 +1,44 @@
+"""The Triton kernels as a port: every attention and Locks stage under its name, on torch tensors."""
+
+from fastimpl.attention import (
+    attention,
+    merge_attention,
+    paged_attention,
+    paged_sparse_attention,
+    sparse_attention,
+)
+from fastimpl.locks.combine import locks_page_shares
+from fastimpl.locks.decode import locks_decode, locks_decode_paged
+from fastimpl.locks.quantize import (
+    locks_dequantize_summary,
+    locks_pack_basis,
+    locks_quantize_summary,
+    locks_unpack_basis,
+)
+from fastimpl.locks.score import exact_page_scores, locks_score_pages
+from fastimpl.locks.select import locks_select_pages
+from fastimpl.locks.summary import locks_build_summary
+
+FRAMEWORK = "torch"
+DTYPES = ("bfloat16", "float16", "float32")
+ACCUMULATE = "float32"
+TIES = "lowest_index"
+
+__all__ = [
+    "attention",
+    "exact_page_scores",
+    "locks_build_summary",
+    "locks_decode",
+    "locks_decode_paged",
+    "locks_dequantize_summary",
+    "locks_pack_basis",
+    "locks_page_shares",
+    "locks_quantize_summary",
+    "locks_score_pages",
+    "locks_select_pages",
+    "locks_unpack_basis",
+    "merge_attention",
+    "paged_attention",
+    "paged_sparse_attention",
+    "sparse_attention",
+]

@@ -1,0 +1,178 @@
+"""Compiles every kernel of `fastimpl` for devices that are not here: one representative configuration per branch.
+
+Each compile runs in a process of its own (``python -m proofs_checks.bench.compile_only KERNEL TARGET BRANCH``), since a
+back end may abort. Branch "ptx" has inline PTX and is for NVIDIA; "plain" is what other devices run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
+TIMEOUT = 600.0
+SWITCHES = {"TABLE": True, "LENGTHS": True}
+PAGE = {"B": 16, "B_PAD": 16, "D": 128, "D_PAD": 128}
+POINTERS = {
+    **dict.fromkeys(("queries", "keys", "values"), "*bf16"),
+    **dict.fromkeys(("block_table", "tokens"), "*i64"),
+    **dict.fromkeys(("scores", "outputs", "lses", "lse", "largests", "totals", "grams", "vectors", "shares"), "*fp32"),
+    **dict.fromkeys(("records", "centroids", "bases", "coefficients", "packed"), "*u8"),
+    **dict.fromkeys(("pages", "kept_ids", "kept_values"), "*i32"),
+    **dict.fromkeys(("x", "scales"), "*fp32"),
+    "codes": "*i8",
+    "output": "*bf16",
+}
+"""Types of pointer arguments by name, where a configuration does not say otherwise."""
+
+Configuration = tuple[str, dict[str, Any], dict[str, str], int]
+"""Module, compile-time constants, pointer types of its own, warps."""
+
+
+def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
+    """One configuration per kernel that has this branch."""
+    record = importlib.import_module("fastimpl.locks.record").Layout(16, 128, 8, 4, "float16")
+    scoring = importlib.import_module("fastimpl.locks.score_records")
+    ptx, layout = branch == "ptx", record.constants
+    follow = {"DEPENDENT": hopper and ptx}
+    group = {"G": 8, "G_PAD": 16}
+    lanes = {"M": 2 if ptx else 1, "B": 16, "SWEEPS": 12, "PTX": ptx}
+    two: dict[str, Configuration] = {
+        "score_records_kernel": (
+            "locks.score_records",
+            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "STEPS": 4, "AHEAD": False, "PTX": ptx,
+             **follow, **SWITCHES, **layout, **scoring.ptx_of(record, ptx)}, {}, 2 if ptx else 4,
+        ),
+        "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
+    }  # fmt: skip
+    if ptx:
+        return two
+    summary = {"centroids": "*fp32", "bases": "*fp32", "coefficients": "*fp32"}
+    finish = {
+        "M": 1,
+        **PAGE,
+        "RANK": 8,
+        "R_PAD": 8,
+        "V_PAD": 16,
+        "PACK": True,
+        "LEVEL": 7.0,
+        "DROP": 1e-5,
+        "QUAD_COUNT": 4,
+    }
+    select = {"LENGTHS": True, "G": 8, "G_PAD": 8, "STEP": 64, **follow}
+    chunk = {"G": 8, "G_PAD": 8, "CHUNK": 1024, "LENGTHS": True, "ROWS": 8}
+    line: dict[str, Any] = {"RANK": 8, "BLOCK": 1024, "D": 128}
+    split = {
+        **group,
+        "D": 128,
+        "D_PAD": 128,
+        "PAGE": 16,
+        "BLOCK": 64,
+        "SPARSE": True,
+        "STAGES": 3,
+        **SWITCHES,
+        **follow,
+    }
+    return two | {
+        "split_attention_kernel": ("attention", split, {}, 4),
+        "merge_kernel": ("attention", {"G": 8, "D": 128, "D_PAD": 128, "BLOCK": 32, **follow}, {}, 4),
+        "score_summary_kernel": ("locks.score", {"M": 16, **PAGE, "RANK": 8, **group, **SWITCHES}, summary, 4),
+        "exact_scores_kernel": ("locks.score", {"M": 4, **PAGE, **group, "OPEN": False, **SWITCHES}, {}, 4),
+        "mass_kernel": ("locks.combine", {**chunk, "POOL": False}, {}, 4),
+        "shares_kernel": ("locks.combine", {**chunk, "RULE": 0, "STEP": 64}, {}, 4),
+        "select_kernel": (
+            "locks.select",
+            {"CHUNK": 1024, "BLOCK": 1024, "SOURCE": 1, "LAST": False, "ONE_BLOCK": True, **select},
+            {"values": "*fp32", "ids": "*fp32"}, 8,
+        ),
+        "gram_kernel": ("locks.summary", {"M": 1, **PAGE, "PRECISION": "ieee", **SWITCHES}, {}, 1),
+        "finish_kernel": ("locks.summary", {**finish, **SWITCHES, **layout}, {}, 1),
+        "quantize_kernel": ("locks.quantize", {"N": 128, "N_PAD": 128, "LINES": 4}, {}, 4),
+        "dequantize_kernel": ("locks.quantize", {"N": 128, "BLOCK": 1024}, {}, 4),
+        "pack_kernel": ("locks.quantize", line, {}, 4),
+        "unpack_kernel": ("locks.quantize", line, {}, 4),
+    }  # fmt: skip
+
+
+def names() -> list[tuple[str, str]]:
+    """Every kernel and branch."""
+    return [(kernel, branch) for branch in ("plain", "ptx") for kernel in configurations(branch, False)]
+
+
+def compile_here(kernel: str, target: str, branch: str) -> dict[str, Any]:
+    """Compile in this process; the resources that the back end reports."""
+    triton = importlib.import_module("triton")
+    compiler = importlib.import_module("triton.backends.compiler")
+    backend, arch = target.split(":")
+    goal = compiler.GPUTarget(backend, int(arch) if arch.isdigit() else arch, 32 if backend == "cuda" else 64)
+    hopper = backend == "cuda" and int(arch) >= 90
+    module, constants, pointers, warps = configurations(branch, hopper)[kernel]
+    function = getattr(importlib.import_module(f"fastimpl.{module}"), kernel)
+    signature = {}
+    for parameter in function.params:
+        name = parameter.name
+        kind = (POINTERS | pointers).get(name, "fp32" if name in ("scale_log2", "level") else "i32")
+        signature[name] = "constexpr" if parameter.is_constexpr else kind
+    source = importlib.import_module("triton.compiler").ASTSource(
+        fn=function, signature=signature, constexprs=constants
+    )
+    compiled = triton.compile(source, target=goal, options={"num_warps": warps})
+    used = _nvidia(compiled.asm["cubin"]) if backend == "cuda" else _amd(compiled.asm["amdgcn"])
+    return {"registers": used[0], "spills": used[1], "shared_bytes": compiled.metadata.shared}
+
+
+def _nvidia(binary: bytes) -> tuple[int | None, int | None]:
+    """Registers per thread and bytes of local memory, as the disassembler that Triton ships reports them."""
+    triton: Any = importlib.import_module("triton")
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    if not tool.is_file():
+        return None, None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        text = subprocess.run([tool, "-res-usage", file.name], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"REG:(\d+) STACK:(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (None, None)
+
+
+def _amd(text: str) -> tuple[int | None, int | None]:
+    """Vector registers and spilled vector registers, from the kernel's own notes."""
+    values = [re.search(rf"\.{name}:\s+(\d+)", text) for name in ("vgpr_count", "vgpr_spill_count")]
+    registers, spills = (int(v[1]) if v else None for v in values)
+    return registers, spills
+
+
+def compile_all(targets: list[str] | None = None, kernels: list[str] | None = None) -> list[dict[str, Any]]:
+    """A row per kernel, target and branch: kernel, target, branch, ok, registers, spills, shared_bytes, message."""
+    rows = []
+    for target in targets or TARGETS:
+        for kernel, branch in names():
+            if (branch == "ptx" and target.startswith("hip")) or (kernels and kernel not in kernels):
+                continue
+            rows.append({"kernel": kernel, "target": target, "branch": branch, **_apart(kernel, target, branch)})
+    return rows
+
+
+def _apart(kernel: str, target: str, branch: str) -> dict[str, Any]:
+    nothing = {"registers": None, "spills": None, "shared_bytes": None}
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    command = [sys.executable, "-m", "proofs_checks.bench.compile_only", kernel, target, branch]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment)
+    except subprocess.TimeoutExpired:
+        return {"ok": False, **nothing, "message": f"no result within {TIMEOUT:g} s"}
+    if done.returncode == 0:
+        return {"ok": True, **json.loads(done.stdout.splitlines()[-1]), "message": ""}
+    last = [line for line in done.stderr.splitlines() if line.strip()]
+    return {"ok": False, **nothing, "message": (last[-1] if last else f"exit status {done.returncode}")[:300]}
+
+
+if __name__ == "__main__":
+    print(json.dumps(compile_here(*sys.argv[1:4])))
