@@ -57,7 +57,7 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
         "--profile",
         choices=PROFILES,
         default="default",
-        help="how many cases: quick for every edit, deep for a release",
+        help="quick for every edit, default adds long inputs, deep takes every case",
     )
 
 

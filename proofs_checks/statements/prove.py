@@ -107,7 +107,7 @@ def prove_one(module: StatementModule, profile: Profile, seed: int = 0) -> Row:
     try:
         hunt = hunt_down(module, profile, seed)
     except ImportError as error:
-        return Row(about.id, about.source, "NOT_APPLICABLE", 0, None, f"{error.name} is not installed")
+        return Row(about.id, about.source, "NOT_APPLICABLE", 0, None, f"{error.name} is not installed (extra certify)")
     confirmed, cleared = 0, 0
     for instance in hunt.violations[:10]:
         if decided_by_balls(module, instance) is False:
@@ -134,7 +134,7 @@ def scaled_one(module: StatementModule, scale: float) -> Row:
     try:
         slack = module.check(instance)
     except ImportError as error:
-        return Row(about.id, about.source, "NOT_APPLICABLE", 0, None, f"{error.name} is not installed")
+        return Row(about.id, about.source, "NOT_APPLICABLE", 0, None, f"{error.name} is not installed (extra certify)")
     if about.no_constant:
         return Row(about.id, about.source, "NO_CONSTANT", len(slack.left), slack.tightest, about.no_constant)
     scaled = module.check(instance, scale)

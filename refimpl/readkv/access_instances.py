@@ -83,6 +83,16 @@ def attention_family(*, sign: int, values: FloatArray, query_sign: int) -> tuple
     return query_sign * (5.0 * math.sqrt(m) / centroid) * unit, keys, values
 
 
+def _query_vector(m: int, eta: int) -> FloatArray:
+    return attention_family(sign=1, values=np.zeros((2, m)), query_sign=eta)[0]
+
+
+def _value_depths(weights: FloatArray) -> IntArray:
+    """Depths [2] of the two values: one token's whole code."""
+    importance = readkv_value_importance(weights=weights[None, None])[0]
+    return readkv_choose_depths(importance=importance, gains=_gains(LEAF_DEPTH), budget=LEAF_DEPTH)
+
+
 def attention_protocol(*, dimension: int) -> Protocol:
     """Theorem 2's reader: one key refinement finds the token that matters, eight value refinements read it.
 
@@ -104,34 +114,27 @@ def attention_protocol(*, dimension: int) -> Protocol:
         _, keys, values = attention_family(sign=source[0], values=np.asarray(source[1]), query_sign=1)
         return _bits(encode_leaves(np.concatenate([keys, values]), LEAF_DEPTH), LEAF_DEPTH)
 
-    def query_vector(eta: int) -> FloatArray:
-        return attention_family(sign=1, values=np.zeros((2, m)), query_sign=eta)[0]
-
     def key_depths(eta: int) -> IntArray:
-        weights = readkv_key_importance(rotated_queries=query_vector(eta)[None, None], key_scale=np.ones((1, m)))[0]
+        weights = readkv_key_importance(rotated_queries=_query_vector(m, eta)[None, None], key_scale=np.ones((1, m)))[0]
         return readkv_choose_depths(importance=weights, gains=_gains(LEAF_DEPTH), budget=1)
 
     def attention(eta: int, returned: dict[int, int]) -> FloatArray:
         depths = key_depths(eta)
         codes = [[_prefix(returned, address(j, c), int(t), LEAF_DEPTH) for c, t in enumerate(depths)] for j in (0, 1)]
-        logits = decode_prefixes(np.array(codes), depths, LEAF_DEPTH) @ query_vector(eta) / math.sqrt(m)  # [2]
+        logits = decode_prefixes(np.array(codes), depths, LEAF_DEPTH) @ _query_vector(m, eta) / math.sqrt(m)  # [2]
         weights: FloatArray = np.exp(logits - log_sum_exp(logits))
         return weights
-
-    def value_depths(weights: FloatArray) -> IntArray:
-        importance = readkv_value_importance(weights=weights[None, None])[0]
-        return readkv_choose_depths(importance=importance, gains=_gains(LEAF_DEPTH), budget=LEAF_DEPTH)
 
     def read(view: View) -> list[int]:
         if view.batch == 0:
             depths = key_depths(view.query)
             return [address(j, c) + place for j in (0, 1) for c, t in enumerate(depths) for place in range(t)]
-        chosen = value_depths(attention(view.query, view.returned))
+        chosen = _value_depths(attention(view.query, view.returned))
         return [address(j, c, value_start) + p for j, t in enumerate(chosen) for c in range(m) for p in range(t)]
 
     def decode(seen: Evidence) -> FloatArray:
         weights = attention(seen.query, seen.returned)
-        depths = value_depths(weights)  # [2]
+        depths = _value_depths(weights)  # [2]
         codes = [
             [_prefix(seen.returned, address(j, c, value_start), int(t), LEAF_DEPTH) for c in range(m)]
             for j, t in enumerate(depths)

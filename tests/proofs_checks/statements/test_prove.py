@@ -87,7 +87,7 @@ def test_a_missing_engine_is_not_applicable_and_says_which(monkeypatch):
         raise ModuleNotFoundError("No module named 'flint'", name="flint")
 
     row = prove_one(altered(readkv_lemma_7_table, left=absent, guard=no_rounding), LIGHT)
-    assert (row.verdict, row.reason) == ("NOT_APPLICABLE", "flint is not installed")
+    assert (row.verdict, row.reason) == ("NOT_APPLICABLE", "flint is not installed (extra certify)")
 
 
 def test_nan_counts_as_a_violation():
