@@ -33,7 +33,7 @@ def hygiene_cases(cases: Sequence[Case]) -> list[Case]:
         ways.append(replace(again, name="interleaved-pools", suspect="A", why=HALVES, delivery="interleaved"))
     trial = replace(again, kind="metamorphic", suspect="K")
     ways.append(replace(trial, name="called-again", why=repeats.AGAIN, trial=repeats.called_again))
-    if "block_table" in base.inputs():  # tokens alone may be a plain number
+    if "block_table" in base.inputs():
         ways.append(replace(trial, name="batch-of-one", why=repeats.ALONE, trial=repeats.batch_of_one))
     return ways
 

@@ -20,7 +20,6 @@ def build_cases() -> list[Case]:
     """Cases of `locks_build_summary`."""
     stage = Family("locks_build_summary", "H")
     return [
-        *locks_sizes.build_sizes(),
         stage.probe("one-strong-mode", "H", "rank 1 of a page with one strong direction: the largest mode", _strong),
         stage.probe("large-centroid", "H", "deviations, not keys, are decomposed", _large_centroid),
         stage.probe("equal-modes", "H", "two equal singular values: any basis of their plane is right", _equal_modes),
@@ -28,6 +27,7 @@ def build_cases() -> list[Case]:
         stage.probe("zero-page", "D", "a page of zeros: centroid 0, no modes, nothing divided by 0", _zero_page),
         stage.probe("rank-deficient", "D", "rank 8 of a page with 2 modes: the other columns are 0", _deficient),
         stage.probe("no-pages", "A", "P = 0 is legal", lambda: {"key_pages": np.zeros((2, 0, 16, 64)), "rank": 8}),
+        *locks_sizes.build_sizes(),
         stage.general("B8-d80", "planted spectrum, B = 8, d = 80, full rank 8", partial(_planted, 8, 80, 8)),
         stage.general("B16-d128-r8", "planted spectrum at the papers' shape", partial(_planted, 16, 128, 8)),
         stage.general("B32-d64-r15", "planted spectrum, B = 32, rank 15", partial(_planted, 32, 64, 15)),
