@@ -138,11 +138,11 @@ def merge_cases() -> list[Case]:
         stage.exact("single-split", "B", "one split is its own merge", _single_split, judged=("output",)),
         stage.probe("single-split-lse", "B", "one split keeps its log-mass", _single_split, judged=("lse",)),
         stage.exact("empty-beside-minus-60000", "B", "an empty split is no mass of -50000", sizes.empty_beside_deep),
-        stage.probe("heads-60000-apart", "B", "each head has its own maximum", sizes.far_heads),
-        stage.probe("last-of-300-splits", "B", "no fixed number of splits", partial(sizes.last_split, 300)),
         stage.probe("equal-splits", "B", "four equal masses average exactly", _equal_splits, judged=("output",)),
         stage.probe("masses-8-and-2", "B", "weights .99753 : .00247; in base 2 .98462 : .01538", _unequal_masses),
         stage.probe("large-log-masses", "B", "masses near 60000: exp of the mass itself overflows", _large_masses),
+        stage.probe("heads-60000-apart", "B", "each head has its own maximum", sizes.far_heads),
+        stage.probe("last-of-300-splits", "B", "no fixed number of splits", partial(sizes.last_split, 300)),
         stage.relation(
             "mass-shift",
             "adding 16 to every log-mass leaves the output and adds 16 to the lse",
