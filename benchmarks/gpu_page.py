@@ -95,7 +95,9 @@ def page(document):
         "|---|---|---|---|---|---|",
     ]
     for case in GOALS:
-        stage = {n: find(rows, case, "stage", n) for n in ("score, float32", "score, float16", "select", "attend and merge")}
+        stage = {
+            n: find(rows, case, "stage", n) for n in ("score, float32", "score, float16", "select", "attend and merge")
+        }
         us = {n: r["microseconds"] for n, r in stage.items()}
         lines.append(
             f"| {case} | {us['score, float32']} | {stage['score, float32']['of_ceiling']:.0%} | {us['score, float16']} "
