@@ -6,7 +6,7 @@ pytest.importorskip("triton")
 
 QUICK = (
     "merge_attention", "sparse_attention", "paged_sparse_attention", "locks_quantize_summary",
-"locks_dequantize_summary",
+    "locks_dequantize_summary",
     "locks_pack_basis", "locks_unpack_basis", "exact_page_scores", "locks_page_shares",
 )  # fmt: skip
 LONG = (
