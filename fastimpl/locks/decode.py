@@ -19,6 +19,7 @@ import torch
 from fastimpl.attention import SplitAttention
 from fastimpl.checks import FLOATS, ArgumentError, Sizes, kept_pages, scale_of, whole
 from fastimpl.locks.combine import PageShares
+from fastimpl.locks.quantize import dequantize_lines, quantize_lines
 from fastimpl.locks.record import Layout
 from fastimpl.locks.score import score_exactly, score_summaries
 from fastimpl.locks.score_records import RecordScores
@@ -28,9 +29,9 @@ from fastimpl.paging import Cache, contiguous_cache, paged_cache
 
 BASIS_BITS = (2, 4, 8, "fp", None)
 
-DENSE_BELOW_TOKENS = 32768
-"""``mode="auto"`` attends densely below this many tokens per sequence: there the chain's launches cost more than the
-reads it saves (docs/gpu.md has the measured crossover)."""
+DENSE_BELOW = 262144
+"""``mode="auto"`` attends densely below this many tokens times KV heads: there the chain's launches cost more than the
+reads it saves. On one H200 at four KV heads 32K tokens lose and 128K win (docs/gpu.md)."""
 
 
 class LocksChain:
@@ -101,9 +102,7 @@ def _decode(
 
 def _coded(summary: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Centroid and coefficients through int8 and back (AMB-30)."""
-    from fastimpl.locks.quantize import _dequantize, _quantize
-
-    return {name: _dequantize(*_quantize(summary[name], -1, 8), -1) for name in ("centroid", "coefficients")}
+    return {name: dequantize_lines(*quantize_lines(summary[name], -1, 8), -1) for name in ("centroid", "coefficients")}
 
 
 def locks_decode(
@@ -130,7 +129,7 @@ def _step(
     queries: torch.Tensor, cache: Cache, rank: int, basis_bits: Any, kept: int, scale: float, scales: str, mode: str
 ) -> dict[str, torch.Tensor]:
     N, H = queries.shape[:2]
-    dense = mode == "auto" and cache.longest < DENSE_BELOW_TOKENS
+    dense = mode == "auto" and N * H * cache.longest < DENSE_BELOW
     if dense or kept == 0:
         none = torch.empty((N, H, 0), dtype=torch.int32, device=queries.device)
         return {"output": SplitAttention(queries, cache, None, scale).run()["output"], "pages": none}

@@ -72,7 +72,8 @@ def unpack_kernel(packed, codes, count, D: tl.constexpr, RANK: tl.constexpr, BLO
 BLOCK = 1 << 16 if INTERPRETED.value else 1024
 
 
-def _quantize(x: torch.Tensor, axis: int, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+def quantize_lines(x: torch.Tensor, axis: int, bits: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """int8 codes of float32 ``x`` and the scales of its lines along ``axis``."""
     x = x.contiguous()
     axis %= x.ndim
     shape = (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -99,11 +100,12 @@ def locks_quantize_summary(*, centroid: Any, basis: Any, coefficients: Any, basi
     parts = {"centroid": (centroid, -1, 8), "basis": (basis, -2, basis_bits), "coefficient": (coefficients, -1, 8)}
     result = {}
     for name, part in parts.items():
-        result[f"{name}_codes"], result[f"{name}_scale"] = _quantize(*part)
+        result[f"{name}_codes"], result[f"{name}_scale"] = quantize_lines(*part)
     return result
 
 
-def _dequantize(codes: torch.Tensor, scales: torch.Tensor, axis: int) -> torch.Tensor:
+def dequantize_lines(codes: torch.Tensor, scales: torch.Tensor, axis: int) -> torch.Tensor:
+    """The inverse: codes times their line's scale, float32."""
     codes, scales = codes.contiguous(), scales.contiguous()
     axis %= codes.ndim
     x = torch.empty(codes.shape, dtype=torch.float32, device=codes.device)
@@ -125,9 +127,9 @@ def locks_dequantize_summary(
     basis = sizes.bind("basis_codes", basis_codes, "H P d r", int8)
     coefficients = sizes.bind("coefficient_codes", coefficient_codes, "H P B r", int8)
     return {
-        "centroid": _dequantize(centroid, sizes.bind("centroid_scale", centroid_scale, "H P", FLOAT), -1),
-        "basis": _dequantize(basis, sizes.bind("basis_scale", basis_scale, "H P r", FLOAT), -2),
-        "coefficients": _dequantize(
+        "centroid": dequantize_lines(centroid, sizes.bind("centroid_scale", centroid_scale, "H P", FLOAT), -1),
+        "basis": dequantize_lines(basis, sizes.bind("basis_scale", basis_scale, "H P r", FLOAT), -2),
+        "coefficients": dequantize_lines(
             coefficients, sizes.bind("coefficient_scale", coefficient_scale, "H P B", FLOAT), -1
         ),
     }

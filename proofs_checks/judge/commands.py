@@ -68,11 +68,19 @@ def add_expected(parser: argparse.ArgumentParser) -> None:
 
 def check_stages(text: str | None) -> list[str] | None:
     """The stages that --stages names. Raises UsageError for an unknown one."""
-    stages = text.split(",") if text else None
+    stages = [name.strip() for name in text.split(",") if name.strip()] if text else None
+    if text and not stages:
+        raise UsageError(f"--stages: expected stage names, got {text!r}; see kvproof list")
     for name in stages or []:
         if name not in STAGES:
             raise UsageError(f"--stages: no stage {name!r}; see kvproof list")
     return stages
+
+
+def check_timeout(seconds: float) -> None:
+    """Raise UsageError for a limit of one call that is none, NaN included."""
+    if not seconds > 0:
+        raise UsageError(f"--stage-timeout: expected seconds above 0, got {seconds:g}")
 
 
 def waivers_of(expected: str | None, port: str) -> waivers.Waivers:
@@ -84,8 +92,7 @@ def waivers_of(expected: str | None, port: str) -> waivers.Waivers:
 def run_verify(args: argparse.Namespace) -> int:
     """Judge a port. Exit 0 pass, 1 fail, 2 wrong usage, 3 the port could not be used."""
     stages = check_stages(args.stages)
-    if args.stage_timeout <= 0:
-        raise UsageError(f"--stage-timeout: expected seconds above 0, got {args.stage_timeout:g}")
+    check_timeout(args.stage_timeout)
     if args.memory_limit is not None and args.memory_limit <= 0:
         raise UsageError(f"--memory-limit: expected MiB above 0, got {args.memory_limit}")
     targets.check_targets(args)
@@ -228,6 +235,7 @@ def add_repro(parser: argparse.ArgumentParser) -> None:
 def run_repro(args: argparse.Namespace) -> int:
     """Make the one call of one case and judge it. Exit codes as `kvproof verify`."""
     case, dtype, _ = _case_and_dtype(args.case)
+    check_timeout(args.stage_timeout)
     dtype = args.dtype or dtype
     if dtype not in case.dtypes:
         raise UsageError(f"--dtype: {case.id} has inputs in {', '.join(case.dtypes)}, not {dtype!r}")
@@ -267,6 +275,8 @@ def _case_and_dtype(text: str, dialect: str | None = None) -> tuple[Any, str, Di
                 f"no case {case_id!r} in the dialect {dialect}; see kvproof list --cases --dialect {dialect}"
             )
         case = found
+    if dtype and dtype not in case.dtypes:
+        raise UsageError(f"{case.id} has inputs in {', '.join(case.dtypes)}, not {dtype!r}")
     return case, dtype or "float32", rules
 
 

@@ -126,8 +126,15 @@ class Report:
 
 
 def write_whole(path: str | Path, text: str) -> None:
-    """Write a file so that it appears whole or not at all. Raises OSError."""
-    path = Path(path)
+    """Write a file so that it appears whole or not at all. Raises OSError.
+
+    A link's target is written, not the link replaced; what is no regular file (a device, a pipe) is written into.
+    """
+    path = Path(path).resolve()
+    if path.exists() and not path.is_file():
+        with path.open("w") as stream:
+            stream.write(text)
+        return
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "w") as stream:

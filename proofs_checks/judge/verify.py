@@ -145,13 +145,10 @@ def diagnose(outcomes: Sequence[Outcome]) -> str | None:
     """The class that the stage's failures point at: the first failing probe's, where some probe failed.
 
     Probes stand in the order in which they isolate: an earlier one is not upset by the faults that later ones look for.
-    A case that passes alone and fails in buffers of an earlier call goes before all: such a port may fail anything.
     """
     failed = [o for o in outcomes if o.verdict in BAD]
     names = {o.case.name for o in failed}
-    probes = [o for o in failed if o.case.probe and o.case.base not in names]
-    probes.sort(key=lambda o: o.case.delivery != "reuse")
-    return next((o.suspect or o.case.suspect for o in probes), None)
+    return next((o.suspect or o.case.suspect for o in failed if o.case.probe and o.case.base not in names), None)
 
 
 def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:

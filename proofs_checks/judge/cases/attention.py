@@ -44,6 +44,7 @@ def attention_cases() -> list[Case]:
         stage.probe("mean-of-equals", "B", "a zero query weighs 8 tokens equally", equals, judged=("output",)),
         stage.probe("natural-lse", "B", "8 logits of 0: lse is ln 8 in nats, not 3 in bits", equals, judged=("lse",)),
         stage.probe("logits-of-minus-60000", "B", SENTINEL, huge),
+        stage.probe("logits-of-minus-70000", "B", "the same below the range of half precision", _below_half),
         stage.probe("logits-of-plus-60000", "B", "exp without the maximum subtracted overflows", _huge_positive),
         stage.probe("equal-logits-of-200", "B", "all logits 200: exp(200) overflows float32", _equal_logits_200),
         stage.probe("tf32-product", "I", "2049 and 2048 differ in float32, not in TF32", _tf32, dtypes=WIDE),
@@ -107,6 +108,12 @@ def _huge_negative() -> Inputs:
     keys[0, 1, 1] = 1.0
     values[0, 0], values[0, 1] = 1.0, -2.0
     return {"queries": queries, "keys": keys, "values": values}
+
+
+def _below_half() -> Inputs:
+    inputs = _huge_negative()
+    inputs["queries"][..., 0] = -560.0
+    return inputs
 
 
 def _equal_logits_200() -> Inputs:

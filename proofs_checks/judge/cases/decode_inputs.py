@@ -103,3 +103,33 @@ def carried_pages(carrier: int, peak: float, rival: float, bits: int | str | Non
     values = rng.normal(size=(2, P * 16, d)) + np.arange(P * 16)[:, None] // 16
     settings = {"rank": 2, "basis_bits": bits, "budget_tokens": 48, "page_size": 16}
     return {"queries": queries, "keys": keys, "values": values, **settings}
+
+
+def large_channel() -> Inputs:
+    """Channel 63 of every key is 1000, and the query does not see it; the page's lift stands in channel 0.
+
+    An int8 centroid has steps of 7.9 there, so that every lift (up to 3.5) would round to 0. One slot is free.
+    """
+    lifts = np.array([0.0, 0.5, 1.0, 3.5, 0.75, 0.25, 1.25, 0.0])
+    keys = np.zeros((1, 8 * 16, 64))
+    keys[..., 63], keys[..., 0] = 1000.0, np.repeat(lifts, 16)
+    return {**_one_query(keys, 8.0), "basis_bits": None}
+
+
+def large_mode(bits: int | str | None) -> Inputs:
+    """Half of a page's tokens lie a up, half a down along (1/512, 0, ..., 0, 1), and the query sees channel 0 alone.
+
+    An int8 basis rounds 1/512 of its largest entry to 0, and all pages alike. Logits are +-a. One slot is free.
+    """
+    sizes = np.array([0.25, 0.5, 1.0, 0.75, 3.0, 0.5, 1.25, 0.25])
+    keys = np.zeros((1, 8 * 16, 64))
+    keys[..., 63] = np.repeat(sizes, 16) * np.tile([1.0, -1.0], 64)
+    keys[..., 0] = keys[..., 63] / 512
+    return {**_one_query(keys, 8.0 * 512), "basis_bits": bits}
+
+
+def _one_query(keys: Array, strength: float) -> Inputs:
+    queries = np.zeros((1, 2, 64))
+    queries[..., 0] = strength
+    values = np.arange(keys.shape[1])[:, None] // 16 + generator("decode", "one-query").normal(size=keys.shape)
+    return {"queries": queries, "keys": keys, "values": values, "rank": 1, "budget_tokens": 48, "page_size": 16}

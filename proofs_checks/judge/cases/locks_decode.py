@@ -9,7 +9,7 @@ import numpy as np
 
 from proofs_checks.capture import long_text_slice, needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
-from proofs_checks.judge.cases.decode_inputs import carried_pages, shaped_pages, spread_pages
+from proofs_checks.judge.cases.decode_inputs import carried_pages, large_channel, large_mode, shaped_pages, spread_pages
 from proofs_checks.judge.cases.inputs import pooled
 from proofs_checks.judge.cases.paging import poison_pool
 
@@ -17,6 +17,8 @@ from proofs_checks.judge.cases.paging import poison_pool
 AVERAGE_NOT_MAX = [[18.5, 30.0, 15.0, 0.5, 0.5, 0.5], [0.67, 0.01, 0.30, 0.01, 0.01, 0.01]]
 AVERAGE_NOT_LOGS = [[8.0, 20.0, 4.0, 0.1, 0.1, 0.1], [0.85, 1e-4, 0.12, 1e-3, 1e-3, 1e-3]]
 TAIL_HOLDS_HEAD_0 = [[0.01, 0.09, 0.001, 1e-3, 1e-3, 0.9], [0.82, 0.001, 0.15, 1e-3, 1e-3, 0.01]]
+UNEVEN_TAIL = [[1e4 * mass for mass in TAIL_HOLDS_HEAD_0[0]], [1e-3 * mass for mass in TAIL_HOLDS_HEAD_0[1]]]
+UNPADDED = "an open page of 5 beside heads of mass .001: lanes of logit 0 would take their shares"
 NOT_TWICE_AS_SHARP = [[0.49, 0.36, 0.14, 2e-3, 2e-3, 2e-3], [0.85, 1e-3, 0.14, 2e-3, 2e-3, 2e-3]]
 NOT_FLATTER = [[0.35, 0.50, 0.14, 1e-3, 1e-3, 1e-3], [0.85, 1e-3, 0.14, 1e-3, 1e-3, 1e-3]]
 POOLED_BUDGET = [
@@ -39,6 +41,8 @@ def decode_cases() -> list[Case]:
 
     return [
         probe("no-tokens", "B", "T = 0: output 0, no pages", partial(spread_pages, 0)),
+        probe("two-complete-pages", "C", "k = 2 of 10 complete pages", partial(spread_pages, 160, budget=32)),
+        probe("own-found-page", "G", "each KV head's page holds the key that its queries look for", _own_found),
         probe("one-open-token", "A", "T = 1: the open page alone", partial(spread_pages, 1)),
         probe("open-page-of-one", "A", "T = 161: the most recent page holds one token", partial(spread_pages, 161)),
         probe("open-page-of-15", "A", "T = 175: the most recent page lacks one token", partial(spread_pages, 175)),
@@ -50,6 +54,8 @@ def decode_cases() -> list[Case]:
         probe("average-not-max", "C", "the group's mean share ranks, not its largest", shaped(AVERAGE_NOT_MAX)),
         probe("average-of-shares", "C", "shares are averaged, not scores or masses", shaped(AVERAGE_NOT_LOGS)),
         probe("open-page-counts", "C", "the open page is in every normaliser", shaped(TAIL_HOLDS_HEAD_0, tail=5)),
+        probe("open-page-unpadded", "A", UNPADDED, shaped(UNEVEN_TAIL, tail=5)),
+        probe("softmax-scale", "B", "an explicit scale, for scores and for attention", _half_scale),
         probe(
             "one-budget-per-group",
             "C",
@@ -63,6 +69,9 @@ def decode_cases() -> list[Case]:
         ),
         probe("largest-modes", "H", "the largest modes are kept", partial(carried_pages, 0, 8.0, 2.5)),
         probe("centred-modes", "H", "the mean takes no mode", partial(carried_pages, 1, 8.0, 2.5)),
+        probe("least-mode-dropped", "H", "modes beyond the rank are dropped", partial(carried_pages, 3, 8.0, 2.5)),
+        probe("nothing-quantised", "D", "basis_bits None: a large channel rounds no other away", large_channel),
+        probe("basis-unquantised", "D", "basis_bits 'fp': the basis is not rounded", partial(large_mode, "fp")),
         probe("own-summary", "G", "three KV heads, each its own summary and queries", partial(spread_pages, 250, H=3)),
         probe("codes-to-nearest", "D", "int4 codes to nearest, a scale per column", partial(_level, 4, 160, 1)),
         probe("ternary-codes", "D", "int2 codes to nearest, a scale per column", partial(_level, 2, 320, 3)),
@@ -101,6 +110,19 @@ def _general_cases(stage: Family) -> list[Case]:
     ]
 
 
+def _own_found() -> Inputs:
+    inputs = _found()
+    keys = inputs["keys"].copy()
+    keys[1] = np.roll(keys[1], 2 * 16, axis=0)
+    return {**inputs, "keys": keys}
+
+
+def _half_scale() -> Inputs:
+    """Queries twice as long at half the default scale."""
+    inputs = shaped_pages([NOT_TWICE_AS_SHARP[0], NOT_TWICE_AS_SHARP[1], NOT_TWICE_AS_SHARP[1]])
+    return {**inputs, "queries": 2 * inputs["queries"], "softmax_scale": 1 / 16}
+
+
 def _level(bits: int, budget: int, G: int) -> Inputs:
     """41 pages that nothing but their own modes tells apart: some lie close enough for codes to decide."""
     return spread_pages(650, budget=budget, bits=bits, G=G, rank=4, apart=0.0)
@@ -131,6 +153,11 @@ def decode_paged_cases() -> list[Case]:
     return [
         stage.probe("never-read", "A", NEVER, partial(_batch, [130, 0, 33]), kind="set", poison=poison_pool),
         stage.probe("short-beside-long", "A", "a short row ends in -1", partial(_batch, [200, 20]), kind="set"),
+        stage.probe(
+            "fewer-pages-than-budget", "C", "K is the most pages of any row", partial(_batch, [33, 20]), kind="set"
+        ),
+        stage.probe("six-rows", "A", "a batch of six", partial(_batch, [5, 40, 0, 16, 97, 100]), kind="set"),
+        stage.probe("second-mode-kept", "H", "rank 2 keeps two modes in every row", _carried_batch, kind="set"),
         stage.general("batch", "three sequences of different lengths", partial(_batch, [130, 97, 160]), kind="set"),
     ]
 
@@ -139,11 +166,18 @@ NEVER = "slots past a sequence's end hold NaN, table entries past its pages are 
 
 
 def _batch(lengths: list[int]) -> Inputs:
-    parts = [spread_pages(T, budget=64) for T in lengths]
-    order = generator("decode-paged", str(lengths)).permutation(32).tolist()
-    table = []
-    for T in lengths:
-        table.append([order.pop() for _ in range(-(-T // 16))])
+    return _in_pools([spread_pages(T, budget=64) for T in lengths], str(lengths))
+
+
+def _carried_batch() -> Inputs:
+    return _in_pools([carried_pages(1, 8.0, 2.5), carried_pages(0, 8.0, 2.5)], "carried")
+
+
+def _in_pools(parts: list[Inputs], name: str) -> Inputs:
+    """Decode inputs of equal settings as one batch in shuffled blocks of 16."""
+    lengths = [p["keys"].shape[1] for p in parts]
+    order = generator("decode-paged", name).permutation(32).tolist()
+    table = [[order.pop() for _ in range(-(-T // 16))] for T in lengths]
     pool = pooled([p["keys"] for p in parts], [p["values"] for p in parts], lengths, 16, table, 32)
-    settings = {"rank": 8, "basis_bits": 4, "budget_tokens": 64}
+    settings = {key: parts[0][key] for key in ("rank", "basis_bits", "budget_tokens")}
     return {"queries": np.stack([p["queries"] for p in parts]), **pool, **settings}

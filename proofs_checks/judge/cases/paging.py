@@ -35,6 +35,8 @@ def sparse_cases() -> list[Case]:
         ),
         stage.probe("pages-3-1", "C", "pages 3 and 1, not a dense window", _pages_3_1, judged=OUTPUT),
         stage.probe("head-map", "G", "each KV head attends its own pages", _own, judged=OUTPUT),
+        stage.probe("pages-4-0-2", "C", "three pages, not in order", partial(_named, 80, 16, [4, 0, 2]), judged=OUTPUT),
+        stage.probe("tail-counts-once", "A", "T = 21: five tokens of the last page, each once", _tail, judged=OUTPUT),
         stage.probe("open-page-of-one", "A", "T = 33: the last page holds one token", _one_open, judged=OUTPUT),
         stage.probe("shorter-than-a-page", "A", "T = 5, B = 16: one open page", _short, judged=OUTPUT),
         stage.probe("page-of-one", "A", PAGE_IDS, partial(_named, 40000, 1, [39999, 300, 5]), judged=OUTPUT),
@@ -78,6 +80,10 @@ def _own() -> Inputs:
 def _one_open() -> Inputs:
     inputs = _constant_pages(33)
     return {**inputs, "values": inputs["values"] * 0 + 5.0, "pages": np.array([[0, 2]])}
+
+
+def _tail() -> Inputs:
+    return {**sizes.last_token(21), "pages": np.array([[1, 0]]), "page_size": 16}
 
 
 def _short() -> Inputs:
@@ -137,9 +143,9 @@ def paged_cases() -> list[Case]:
         stage.exact("head-map", "G", "two KV heads of three query heads", _paged_heads, judged=OUTPUT),
         stage.exact("empty-sequence", "B", "tokens 0: output 0, lse -inf", _empty_sequence),
         stage.probe("never-read", "A", STALE, partial(_two_sequences, "paged"), poison=poison_pool),
-        stage.probe("block-ids", "I", BLOCK_IDS, partial(sizes.far_block, 70000), judged=OUTPUT),
         stage.probe("batch-of-70", "A", ROWS, partial(sizes.many_sequences, 70), judged=OUTPUT),
         *[stage.probe(f"batch-B{B}", "A", BLOCKS, partial(sizes.batch, B, LENGTHS)) for B in (1, 16, 64)],
+        stage.probe("block-ids", "I", BLOCK_IDS, partial(sizes.far_block, 70000), judged=OUTPUT),
         stage.probe("natural-lse", "B", "17 logits of 0: lse is ln 17", _table_5_2, judged=("lse",)),
         stage.general("batch-of-3", "three sequences, one empty, shuffled blocks", partial(_two_sequences, "batch")),
         stage.general("batch-d80", "d = 80, blocks of 8", partial(_two_sequences, "d80", 80, 8)),

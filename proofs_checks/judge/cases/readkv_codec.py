@@ -38,6 +38,10 @@ def rotate_cases() -> list[Case]:
         stage.general("outliers-d64", "rows with outlier channels and a mean", partial(_rows, (33, 64))),
         stage.general("outliers-d128", "d = 128", partial(_rows, (2, 9, 128))),
         stage.general("outliers-d256", "d = 256", partial(_rows, (5, 256))),
+        stage.exact(
+            "one-channel", "E", "d = 1: the sign alone", lambda: {"x": np.array([[3.0], [-5.0]]), "signs": -np.ones(1)}
+        ),
+        stage.probe("one-row", "E", "x [d], no leading axis", partial(_rows, (64,))),
         stage.probe("no-rows", "A", "no rows are legal", partial(_rows, (0, 64))),
         stage.general("capture-keys", "real keys of layer 7, 3 heads", _captured_keys),
     ]
