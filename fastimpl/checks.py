@@ -103,9 +103,7 @@ def check_table(block_table: torch.Tensor, tokens: torch.Tensor, page_size: int,
     longest = int(lengths.max()) if lengths.numel() else 0
     pages = -(-longest // page_size)
     if pages > block_table.shape[1]:
-        raise ArgumentError(
-            f"block_table: expected {pages} columns for {longest} tokens, got {block_table.shape[1]}"
-        )
+        raise ArgumentError(f"block_table: expected {pages} columns for {longest} tokens, got {block_table.shape[1]}")
     used = torch.arange(block_table.shape[1])[None] < ((lengths + page_size - 1) // page_size)[:, None]
     ids = block_table.to("cpu", torch.int64)[used]
     bad = (ids < 0) | (ids >= blocks)

@@ -34,7 +34,10 @@ def log_sum_exp_of_tokens(logits, filled):
 
 
 @triton.jit
-def load_queries(queries, G: tl.constexpr, G_PAD: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, FIRST: tl.constexpr, STEP: tl.constexpr, stride_qg):  # fmt: skip
+def load_queries(
+    queries, G: tl.constexpr, G_PAD: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, FIRST: tl.constexpr,
+    STEP: tl.constexpr, stride_qg,
+):  # fmt: skip
     """Channels FIRST, FIRST + STEP, .. of one KV head's queries, [G_PAD, WIDTH]."""
     group, channel = tl.arange(0, G_PAD), FIRST + STEP * tl.arange(0, WIDTH)
     return tl.load(queries + group[:, None] * stride_qg + channel[None, :],
@@ -64,7 +67,9 @@ def score_summary_kernel(
     channel, slot, group = tl.arange(0, D_PAD), tl.arange(0, B_PAD), tl.arange(0, G_PAD)
     live = here[:, None] & (channel < D)[None, :]
     filled = here[:, None] & (slot < B)[None, :]
-    centroid = tl.load(centroids + (head * stride_ch + block * stride_cp)[:, None] + channel[None, :], mask=live, other=0.0)
+    centroid = tl.load(
+        centroids + (head * stride_ch + block * stride_cp)[:, None] + channel[None, :], mask=live, other=0.0
+    )
     centre = dot(query, tl.trans(centroid))  # [G, M]
     spread = tl.zeros([G_PAD, M, B_PAD], tl.float32)
     for k in tl.static_range(RANK):

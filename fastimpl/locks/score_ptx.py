@@ -72,7 +72,9 @@ def load_text(layout: Layout) -> str:
         lines.append(f"mad.wide.u32 x, own, {size}, as; ld.global.nc.b32 {at[f'us{k}']}, [x];")
     for p in range(PAGES_PER_WARP):
         lines.append(f"mad.wide.u32 x, b{p}, {size}, ac; ld.global.nc.b32 {at[f'c{p}']}, [x];")
-        lines.append(f"mad.wide.u32 x, b{p}, {size}, aq; ld.global.nc.v4.b32 {vector([f's{p}_{i}' for i in range(4)])}, [x];")
+        lines.append(
+            f"mad.wide.u32 x, b{p}, {size}, aq; ld.global.nc.v4.b32 {vector([f's{p}_{i}' for i in range(4)])}, [x];"
+        )
         if not half:
             lines.append(f"ld.global.nc.v2.b32 {vector([f's{p}_4', f's{p}_5'])}, [x+16];")
     return "\n".join([*lines, "}"])
@@ -118,7 +120,8 @@ class _Compute:
         if not self.half:
             return [f"mov.b32 {name}, {self.words[f's{page}_{i}']};" for i, name in enumerate(names)]
         return [
-            f"mov.b32 {{k0,k1}}, {self.words[f's{page}_{i}']}; cvt.f32.f16 {names[2 * i]}, k0; cvt.f32.f16 {names[2 * i + 1]}, k1;"
+            f"mov.b32 {{k0,k1}}, {self.words[f's{page}_{i}']};"
+            f"cvt.f32.f16 {names[2 * i]}, k0; cvt.f32.f16 {names[2 * i + 1]}, k1;"
             for i in range(3)
         ]
 
@@ -143,7 +146,9 @@ class _Compute:
         ]
         for h, out in (("h0", "t"), ("h1", "u")):
             four = f"{{{out}0,{out}1,{out}2,{out}3}}"
-            lines.append(f"{MMA8} {four}, {{hi,z}}, {{{h}}}, {{zf,zf,zf,zf}}; {MMA8} {four}, {{lo,z}}, {{{h}}}, {four};")
+            lines.append(
+                f"{MMA8} {four}, {{hi,z}}, {{{h}}}, {{zf,zf,zf,zf}}; {MMA8} {four}, {{lo,z}}, {{{h}}}, {four};"
+            )
         for value, scale in (("t0", "f0"), ("t1", "f1"), ("u0", "f2"), ("u1", "f3")):
             lines.append(f"mul.f32 {scale}, {scale}, {self.scale}; fma.rn.f32 {value}, {value}, {scale}, big;")
             lines.append(f"ex2.approx.ftz.f32 {value}, {value};")
@@ -160,7 +165,9 @@ def _bytes_to_halves(low: str, high: str, word: str) -> str:
 
 def _finish() -> list[str]:
     """Sums over the quad, transposed; then the logarithm and the centroid's logit."""
-    lines = ["mov.u32 lane, %laneid; and.b32 t, lane, 2; setp.ne.u32 up, t, 0; and.b32 t, lane, 1; setp.ne.u32 odd, t, 0;"]
+    lines = [
+        "mov.u32 lane, %laneid; and.b32 t, lane, 2; setp.ne.u32 up, t, 0; and.b32 t, lane, 1; setp.ne.u32 odd, t, 0;"
+    ]
     for k in range(4):
         lines.append(f"selp.f32 g{k}, r{4 + k}, r{k}, up; selp.f32 y{k}, r{k}, r{4 + k}, up;")
         lines.append(f"shfl.sync.bfly.b32 y{k}, y{k}, 2, 0x1f, 0xffffffff; add.f32 g{k}, g{k}, y{k};")

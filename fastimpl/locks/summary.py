@@ -5,14 +5,14 @@ Mirrors `refimpl.locks.summary.locks_build_summary` (and, for records, `locks_qu
     gram_kernel    grid (pages / M)    keys [B, d] -> deviations D from the centroid -> D D^T [B, B]
     jacobi_kernel  grid (pages / M)    eigenvectors by falling eigenvalue (`jacobi.py`)
     finish_kernel  grid (pages / M)    mode k: image D^T u_k [d], its length sigma_k, column image / sigma_k,
-                                       coefficients sigma_k u_k [B] -> float32 results, or codes and scales of the record
+                                       coefficients sigma_k u_k [B] -> float32 results, or a record's codes and scales
 
 Pages go through in portions whose matrices stay in the L2 cache. One kernel that did all three held 255 registers and
 waited at barriers: a tenth as fast, and a minute to compile for every shape.
 
-Bytes moved per page at B = 16, d = 128, bfloat16: 4096 in, twice, 832 out. Deviations are scaled by a power of two before the
-Gram matrix, so that squares neither overflow nor vanish. Modes with sigma <= sqrt(max(B, d) 2^-24) ||page|| are
-dropped: columns and coefficients 0 (AMB-10).
+Bytes moved per page at B = 16, d = 128, bfloat16: 4096 in, twice, 832 out. Deviations are scaled by a power of two
+before the Gram matrix, so that squares neither overflow nor vanish. Modes with sigma <= sqrt(max(B, d) 2^-24) ||page||
+are dropped: columns and coefficients 0 (AMB-10).
 """
 
 from __future__ import annotations
@@ -40,9 +40,11 @@ ITEMS = 16384
 """Pages per portion: 16 MB of matrices and as much of vectors."""
 
 
-
 @triton.jit
-def page_of(item, block_table, tokens, stride_table, length_of_all, pages, first_page, heads, items, B: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr):  # fmt: skip
+def page_of(
+    item, block_table, tokens, stride_table, length_of_all, pages, first_page, heads, items, B: tl.constexpr,
+    TABLE: tl.constexpr, LENGTHS: tl.constexpr,
+):  # fmt: skip
     """Pool block, KV head and validity of work items [M]: sequence by sequence, head by head, page by page."""
     row, page = item // pages, first_page + item % pages
     n = (row // heads).to(tl.int64)
@@ -67,7 +69,9 @@ def gram_kernel(
     local = tl.program_id(0) * M + tl.arange(0, M)
     block, head, here = page_of(first_item + local, block_table, tokens, stride_table, length_of_all, pages, first_page,
                                 heads, items, B, TABLE, LENGTHS)  # fmt: skip
-    _centroid, deviation, _unit, _norm = centred(keys, block, head, here, stride_kb, stride_ks, stride_kh, B, B_PAD, D, D_PAD)
+    _centroid, deviation, _unit, _norm = centred(
+        keys, block, head, here, stride_kb, stride_ks, stride_kh, B, B_PAD, D, D_PAD
+    )
     gram = tl.dot(deviation, tl.permute(deviation, (0, 2, 1)), input_precision=PRECISION)
     i = tl.arange(0, B_PAD)
     at = local.to(tl.int64)[:, None, None] * (B_PAD * B_PAD) + (i[:, None] * B_PAD + i[None, :])[None]
@@ -89,7 +93,9 @@ def finish_kernel(
     block, head, here = page_of(first_item + local, block_table, tokens, stride_table, length_of_all, pages, first_page,
                                 heads, items, B, TABLE, LENGTHS)  # fmt: skip
     slot, channel, mode = tl.arange(0, B_PAD), tl.arange(0, D_PAD), tl.arange(0, R_PAD)
-    centroid, deviation, unit, norm = centred(keys, block, head, here, stride_kb, stride_ks, stride_kh, B, B_PAD, D, D_PAD)
+    centroid, deviation, unit, norm = centred(
+        keys, block, head, here, stride_kb, stride_ks, stride_kh, B, B_PAD, D, D_PAD
+    )
     out = head * blocks + block
     record = records + out * BYTES
     wide = here[:, None] & (channel < D)[None, :]

@@ -40,7 +40,9 @@ def unpack_record(record, layout):
     return centroid, shared, basis, mode, codes[np.array(at)], token
 
 
-@pytest.mark.parametrize(("B", "d", "r", "scales"), [(16, 64, 8, "float32"), (16, 64, 8, "float16"), (8, 80, 5, "float32")])
+@pytest.mark.parametrize(
+    ("B", "d", "r", "scales"), [(16, 64, 8, "float32"), (16, 64, 8, "float16"), (8, 80, 5, "float32")]
+)
 def test_a_record_holds_the_codes_of_the_quantised_summary(B, d, r, scales):
     keys = torch.randn(1, 2 * B, d, generator=torch.Generator().manual_seed(B))
     summary = locks_build_summary(key_pages=keys.reshape(1, 2, B, d), rank=r)
