@@ -24,8 +24,8 @@ LIMITS = """\
 ## What limits, and what was tried
 
 **Scoring** is most of the time from 128K on, and neither bytes nor instructions limit it: a warp needs about 95
-instructions a page (30 us of issue at 1M, all schedulers busy), the reads 50 us; it takes {score} us. By these counts what is left is latency
-(the counters were not read).
+instructions a page (30 us of issue at 1M, all schedulers busy), the reads 50 us; it takes {score} us. By these counts
+what is left is latency (the counters were not read).
 
 | tried | at 1M, us |
 |---|---|
@@ -72,12 +72,13 @@ def page(document):
         "",
         "<!-- Written by benchmarks/gpu_page.py from benchmarks/results/locks.json; edit those. -->",
         "",
-        f"One {document['device']}, torch {v['torch']}, triton {v['triton']}. One layer, one decode step: 32 query heads on",
-        "4 KV heads, d = 128, bfloat16, pages of 16 tokens, 128 pages kept, rank 8, int4 basis. Microseconds per call:",
+        f"One {document['device']}, torch {v['torch']}, triton {v['triton']}. One layer, one decode step: 32 query",
+        "heads on 4 KV heads, d = 128, bfloat16, pages of 16 tokens, 128 pages kept, rank 8, int4 basis.",
+        "Microseconds per call:",
         f"{document['method']}. `kvproof bench locks --json FILE` repeats it.",
         "",
-        "The ratio is to the fastest dense attention of the same run (our split decoding or cuDNN, contiguous). Below 1 the",
-        "chain loses; dense attention is then the right choice.",
+        "The ratio is to the fastest dense attention of the same run (our split decoding or cuDNN, contiguous). Below",
+        "1 the chain loses; dense attention is then the right choice.",
         "",
         "| case | dense | Locks, float32 scales | ratio | Locks, float16 scales | ratio | asked for |",
         "|---|---|---|---|---|---|---|",

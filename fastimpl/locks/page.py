@@ -28,7 +28,7 @@ def centred(
     keys, block, head, here, stride_kb, stride_ks, stride_kh, B: tl.constexpr, B_PAD: tl.constexpr, D: tl.constexpr,
     D_PAD: tl.constexpr,
 ):  # fmt: skip
-    """Of pages [M]: centroid [M, D], deviations [M, B, D] in a unit of 2^e >= max|key| / 2, that unit, ||page||^2 in it."""
+    """Of pages [M]: centroid [M, D], deviations [M, B, D] in a unit, a power of two, that unit, ||page||^2 in it."""
     slot, channel = tl.arange(0, B_PAD), tl.arange(0, D_PAD)
     live = (here[:, None] & (slot < B)[None, :])[:, :, None] & (channel < D)[None, None, :]
     at = (block * stride_kb + head * stride_kh)[:, None] + (slot * stride_ks)[None, :]

@@ -13,9 +13,9 @@
 At B = 16, d = 128, r = 8, int4: 512 + 128 + 128 + 4 * 16 = 832 bytes with float16 scales, 26 whole 32-byte sectors;
 float32 scales (quads of 32 bytes) make it 896, 28 sectors.
 
-Why so: in the scoring kernel lane 4 n + q of a warp owns channels of mode n, coefficients of token n
-and modes 2q, 2q + 1. Its share of a page is then three loads: 16 bytes of basis, 4 of coefficients, one quad. Token t and mode k lie at
-(t mod B4/2) * 2 r2 + (k div 2) * 4 + (t div B4/2) * 2 + k mod 2 of the coefficients.
+Why so: in the scoring kernel lane 4 n + q of a warp owns channels of mode n, coefficients of token n and modes 2q and
+2q + 1. Its share of a page is then three loads: 16 bytes of basis, 4 of coefficients, one quad. Token t and mode k lie
+at (t mod B4/2) * 2 r2 + (k div 2) * 4 + (t div B4/2) * 2 + k mod 2 of the coefficients.
 
 A float16 scale cuts a value by up to 2^-11 of itself, and the largest float16, 65504, stands for a larger one (keys
 beyond eight million); float32 scales keep the reference's arithmetic.

@@ -34,7 +34,10 @@ def log_sum_exp_of_tokens(logits, filled):
 
 
 @triton.jit
-def load_queries(queries, G: tl.constexpr, G_PAD: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, FIRST: tl.constexpr, STEP: tl.constexpr, stride_qg):  # fmt: skip
+def load_queries(
+    queries, G: tl.constexpr, G_PAD: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, FIRST: tl.constexpr,
+    STEP: tl.constexpr, stride_qg,
+):  # fmt: skip
     """Channels FIRST, FIRST + STEP, .. of one KV head's queries, [G_PAD, WIDTH]."""
     group, channel = tl.arange(0, G_PAD), FIRST + STEP * tl.arange(0, WIDTH)
     return tl.load(queries + group[:, None] * stride_qg + channel[None, :],

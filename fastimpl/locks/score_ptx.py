@@ -120,7 +120,8 @@ class _Compute:
         if not self.half:
             return [f"mov.b32 {name}, {self.words[f's{page}_{i}']};" for i, name in enumerate(names)]
         return [
-            f"mov.b32 {{k0,k1}}, {self.words[f's{page}_{i}']}; cvt.f32.f16 {names[2 * i]}, k0; cvt.f32.f16 {names[2 * i + 1]}, k1;"
+            f"mov.b32 {{k0,k1}}, {self.words[f's{page}_{i}']};"
+            f"cvt.f32.f16 {names[2 * i]}, k0; cvt.f32.f16 {names[2 * i + 1]}, k1;"
             for i in range(3)
         ]
 

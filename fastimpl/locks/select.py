@@ -6,9 +6,10 @@ Mirrors `refimpl.locks.select.locks_select_pages`, for any number of pages and a
     grid (1, N * H)       last pass:  the survivors of all chunks, in page order, keep the best k
 
 A share becomes an integer that sorts the same way; forced pages get the largest one. The k-th largest is found by
-fixing two bits per round of the threshold and counting what reaches it (at most 16 rounds, fewer once exactly k do;
-counts only, so no candidate buffer can overflow); then everything above the threshold is kept, and of its equals the first in page order. Two passes give
-what one would: a page that its chunk drops has k better or equal, earlier pages in front of it.
+fixing two bits of the threshold per round and counting what reaches it: at most 16 rounds, fewer once exactly k do, and
+only counts, so no candidate buffer can overflow. Then everything above the threshold is kept, and of its equals the
+first in page order. Two passes give what one would: a page that its chunk drops has k better or equal, earlier pages in
+front of it.
 """
 
 from __future__ import annotations

@@ -5,14 +5,14 @@ Mirrors `refimpl.locks.summary.locks_build_summary` (and, for records, `locks_qu
     gram_kernel    grid (pages / M)    keys [B, d] -> deviations D from the centroid -> D D^T [B, B]
     jacobi_kernel  grid (pages / M)    eigenvectors by falling eigenvalue (`jacobi.py`)
     finish_kernel  grid (pages / M)    mode k: image D^T u_k [d], its length sigma_k, column image / sigma_k,
-                                       coefficients sigma_k u_k [B] -> float32 results, or codes and scales of the record
+                                       coefficients sigma_k u_k [B] -> float32 results, or a record's codes and scales
 
 Pages go through in portions whose matrices stay in the L2 cache. One kernel that did all three held 255 registers and
 waited at barriers: a tenth as fast, and a minute to compile for every shape.
 
-Bytes moved per page at B = 16, d = 128, bfloat16: 4096 in, twice, 832 out. Deviations are scaled by a power of two before the
-Gram matrix, so that squares neither overflow nor vanish. Modes with sigma <= sqrt(max(B, d) 2^-24) ||page|| are
-dropped: columns and coefficients 0 (AMB-10).
+Bytes moved per page at B = 16, d = 128, bfloat16: 4096 in, twice, 832 out. Deviations are scaled by a power of two
+before the Gram matrix, so that squares neither overflow nor vanish. Modes with sigma <= sqrt(max(B, d) 2^-24) ||page||
+are dropped: columns and coefficients 0 (AMB-10).
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ ITEMS = 16384
 
 
 @triton.jit
-def page_of(item, block_table, tokens, stride_table, length_of_all, pages, first_page, heads, items, B: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr):  # fmt: skip
+def page_of(
+    item, block_table, tokens, stride_table, length_of_all, pages, first_page, heads, items, B: tl.constexpr,
+    TABLE: tl.constexpr, LENGTHS: tl.constexpr,
+):  # fmt: skip
     """Pool block, KV head and validity of work items [M]: sequence by sequence, head by head, page by page."""
     row, page = item // pages, first_page + item % pages
     n = (row // heads).to(tl.int64)
