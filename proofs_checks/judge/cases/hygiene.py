@@ -30,6 +30,6 @@ def hygiene_cases(cases: Sequence[Case]) -> list[Case]:
         ways.append(replace(again, name="interleaved-pools", suspect="A", why=HALVES, delivery="interleaved"))
     trial = replace(again, kind="metamorphic", suspect="K")
     ways.append(replace(trial, name="called-again", why=repeats.AGAIN, trial=repeats.called_again))
-    if "tokens" in base.inputs():
+    if "block_table" in base.inputs():
         ways.append(replace(trial, name="batch-of-one", why=repeats.ALONE, trial=repeats.batch_of_one))
     return ways
