@@ -58,6 +58,8 @@ class Declared:
             raise PortError(f"FRAMEWORK: expected 'numpy' or 'torch', got {constants['FRAMEWORK']!r}")
         if constants["TIES"] not in ("any", "lowest_index"):
             raise PortError(f"TIES: expected 'any' or 'lowest_index', got {constants['TIES']!r}")
+        if not isinstance(constants["REPRODUCIBLE"], bool):
+            raise PortError(f"REPRODUCIBLE: expected True or False, got {constants['REPRODUCIBLE']!r}")
         if constants["DIALECT"] not in DIALECTS:
             raise PortError(f"DIALECT: expected one of {', '.join(DIALECTS)}, got {constants['DIALECT']!r}")
         return cls(

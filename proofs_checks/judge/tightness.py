@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from proofs_checks.judge.report import BAD, dump_json, write_whole
-from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.verify import verify
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +45,7 @@ def on_seeds(seeds: int = SEEDS, count: int = DRAWS) -> list[Row]:
     for name, port in honest.honest_ports().items():
         for stage in port.functions:
             told = [j for seed in range(seeds) for _, j in honest.judgements(port, stage, seed, count)]
-            ratios = [j.worst_ratio for j in told if j.worst_ratio is not None and STAGES[stage].bound is not None]
+            ratios = [j.worst_ratio for j in told if j.worst_ratio is not None]
             failed = sum(bool(j.faults) for j in told)
             rows.append(_row(name, stage, len(told), failed, max(ratios, default=None), None))
     return rows
@@ -81,47 +80,54 @@ def as_markdown(data: Row) -> str:
     """The page from its JSON."""
     cases, drawn = data["cases"], data["drawn"]
     ranked = sorted((r for r in cases if r["worst_ratio"] is not None), key=lambda r: -r["worst_ratio"])
-    lines = [
-        "# How tight the bounds are",
-        "",
-        "Every number is the largest error / bound of a right port: 1 would be a failure, and the "
-        "smaller a number, the",
-        "larger an error that could hide below the bound. `python -m "
-        "proofs_checks.judge.tightness` measures and writes",
-        "this page and `docs/tightness.json`; with `--render` it writes the page from that file. "
-        "*set* marks stages that",
-        "are judged by exact equality, sets of pages or an objective and have no ratio.",
-        "",
-        "A bound covers the worst order of operations and sums that truncate, so that no right port fails: rounding",
-        "errors of both signs cancel, and a factor of 100 is usual for long sums. A fault that matters is not of that",
-        "size: the [kill matrix](kill-matrix.md) says which faults the bounds find.",
-        "",
-        "## On the cases",
-        "",
-        f"The cases of the {data['profile']} profile: {sum(r['judged'] for r in cases)} judged, "
-        f"{sum(r['failed'] for r in cases)} failed.",
-        "",
-        *_table(cases),
-        "",
-        "The largest:",
-        "",
-        *[f"- {r['worst_ratio']:.3g} by {r['port']} on `{r['case']}`" for r in ranked[:8]],
-        "",
-        "Quantised codes may reach 1: a code next to the reference's is right where the value lies "
-        "between two codes, and",
-        "its distance is counted in what is allowed there.",
-        "",
-        f"## On fresh inputs, {data['seeds']} seeds",
-        "",
-        f"{data['draws']} inputs of every stage per seed for each of these right ports, which "
-        "differ in the order of sums,",
-        "the base of the exponential, the eigensolver, signs and rotations of bases, and the inputs' dtype:",
-        f"{sum(r['judged'] for r in drawn)} answers judged, {sum(r['failed'] for r in drawn)} failed. The test",
-        "`tests/proofs_checks/judge/test_honest_seeds.py` runs some of the seeds, all in the deep profile.",
-        "",
-        *_table(drawn),
-    ]
-    return "\n".join(lines) + "\n"
+    judged, failed = (sum(r[key] for r in cases) for key in ("judged", "failed"))
+    drawn_judged, drawn_failed = (sum(r[key] for r in drawn) for key in ("judged", "failed"))
+    largest = [f"- {r['worst_ratio']:.3g} by {r['port']} on `{r['case']}`" for r in ranked[:8]]
+    return PAGE.format(
+        profile=data["profile"],
+        judged=judged,
+        failed=failed,
+        cases="\n".join(_table(cases)),
+        largest="\n".join(largest),
+        seeds=data["seeds"],
+        draws=data["draws"],
+        drawn_judged=drawn_judged,
+        drawn_failed=drawn_failed,
+        drawn="\n".join(_table(drawn)),
+    )
+
+
+PAGE = """# How tight the bounds are
+
+Every number is the largest error / bound of a right port. Above 1 it would be a failure; the smaller it is, the larger
+an error that could hide below the bound. `python -m proofs_checks.judge.tightness` measures and writes this page and
+`docs/tightness.json`; with `--render` it writes the page from that file. *set* marks stages that are judged by exact
+equality, by sets of pages or by an objective, and have no ratio.
+
+A bound covers the worst order of operations, and sums that truncate, so that no right port fails. Rounding errors of
+both signs cancel, and long sums stay a factor of 100 below it. Faults that matter are not of that size: the
+[kill matrix](kill-matrix.md) says which ones the bounds find.
+
+## On the cases
+
+The cases of the {profile} profile: {judged} judged, {failed} failed.
+
+{cases}
+
+The largest:
+
+{largest}
+
+A code's error is its distance from the value in steps, and half a step is allowed: exact halves reach 1 in every port.
+
+## On fresh inputs, {seeds} seeds
+
+{draws} inputs of every stage per seed for each of these right ports. They differ in the order of sums, the base of the
+exponential, the eigensolver, signs and rotations of bases, and the inputs' dtype. {drawn_judged} answers judged,
+{drawn_failed} failed. `tests/proofs_checks/judge/test_honest_seeds.py` runs some of the seeds, all in the deep profile.
+
+{drawn}
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Right ports of every attention and Locks stage that round differently, and fresh inputs of each from a seed."""
+"""Right ports of the attention and Locks stages that round differently, and fresh inputs of a stage from a seed."""
 
 from dataclasses import dataclass, replace
 
