@@ -9,6 +9,7 @@ from single_stages import SINGLE, bisection_lines, decode_only, report_on, small
 
 from proofs_checks.judge.bisection import PIPELINES, hypotheses
 from proofs_checks.judge.stages import STAGES
+from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.verify import judge_stage
 from proofs_checks.mutants.base import build_port
 from proofs_checks.mutants.matrix import LocalSession
@@ -84,6 +85,16 @@ def test_the_paged_step_is_bisected_too():
     right = whole_port({wrong.stage: wrong.function})
     joined = bisection_lines(report_on(right, "locks_decode_paged"))[0]
     assert "the fault lies in how locks_decode_paged joins them" in joined
+
+
+@pytest.mark.parametrize(
+    "name", ["rotate-unscaled", "key-importance-maximum", "choose-one-short", "value-importance-maximum"]
+)
+def test_a_reader_is_told_which_of_its_stages_breaks_it(name):
+    wrong = mutants()[name]
+    cases = [c for c in cases_of("readkv_attention") if c.profile == "quick" and "capture" not in c.name]
+    (line,) = bisection_lines(report_on(build_port({wrong.stage: wrong.function}), "readkv_attention", cases))
+    assert wrong.stage in line.split(" the reference ")[0]
 
 
 def test_a_step_with_right_stages_and_wrong_wiring_is_told_so():
