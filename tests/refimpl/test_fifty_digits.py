@@ -41,8 +41,10 @@ fifty_digits.paged_attention = fifty_digits.paged_sparse_attention  # the same w
 
 
 def test_no_stage_is_left_out():
-    assert set(INPUTS) | set(ELSEWHERE) == set(STAGES)
-    assert {name for name, stage in STAGES.items() if stage.bound is not None} == set(INPUTS)
+    """Attention and Locks here; ReadKV's stages are compared in tests/refimpl/readkv."""
+    here = {name for name in STAGES if not name.startswith(("readkv_", "lloyd_", "affine_"))}
+    assert set(INPUTS) | set(ELSEWHERE) == here
+    assert {name for name in here if STAGES[name].bound is not None} == set(INPUTS)
 
 
 @pytest.mark.parametrize(("stage", "name"), [(s, n) for s, cases in INPUTS.items() for n in cases])

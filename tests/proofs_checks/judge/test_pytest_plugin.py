@@ -22,7 +22,7 @@ INSTALLED = any(point.name == "kvproof" for point in entry_points(group="pytest1
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    for name in ("numpy_port.py", "broken_base2_merge.py"):
+    for name in ("numpy_port.py", "numpy_port_readkv.py", "broken_base2_merge.py"):
         (pytester.path / name).write_bytes((PORTS / name).read_bytes())
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     plugin = () if INSTALLED else ("-p", "proofs_checks.judge.pytest_plugin")
@@ -115,7 +115,8 @@ def test_parametrize_gives_one_s_own_test_every_case(run, pytester):
         "    case.check()\n"
     )
     (folder / "port_here.py").write_bytes((PORTS / "broken_base2_merge.py").read_bytes())
-    (folder / "numpy_port.py").write_bytes((PORTS / "numpy_port.py").read_bytes())
+    for name in ("numpy_port.py", "numpy_port_readkv.py"):
+        (folder / name).write_bytes((PORTS / name).read_bytes())
     result = run("checks", "-v")
     outcome = result.parseoutcomes()
     assert outcome["passed"] + outcome["failed"] == len(QUICK)
