@@ -3,7 +3,7 @@
 Inputs are rational, so everything before the softmax is computed exactly: the rotation is an integer matrix divided by
 sqrt(d), and sqrt(d) enters the importance of Eq. (2) squared and the logits together with their own 1/sqrt(d). Ties of
 importances and of logits are therefore true ties. Only the softmax and the last division by sqrt(d) round, to 70
-digits.
+digits. Every KV head has at least one query head.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The library's ReadKV stages and readers against the second reference, each within the rounding of float64.
+"""The library's ReadKV readers against the second reference, each within the rounding of float64.
 
 Bounds to first order, with u = 2^-53 and gamma_n = n u / (1 - n u); SECOND_ORDER covers products of errors.
 
@@ -9,7 +9,6 @@ rotation back. Allocations must be equal where every bought gain exceeds every n
 """
 
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from itertools import chain
 
 import mpmath
@@ -18,7 +17,6 @@ import pytest
 from mpmath import mpf
 
 from proofs_checks.golden.second import reader, tree
-from proofs_checks.golden.second.allocation import choose_depths
 from refimpl import port
 
 UNIT = mpf(2) ** -53
@@ -44,75 +42,6 @@ def within(got, expected, bounds):
     assert len(got) == len(expected) == len(bounds)
     for x, y, bound in zip(got, expected, bounds, strict=True):
         assert abs(mpf(x) - y) <= bound * SECOND_ORDER, f"{x} is not {y} within {bound}"
-
-
-# --- stages one by one ------------------------------------------------------------------------------------------
-
-
-def test_the_float32_tables_are_equal_bit_for_bit():
-    own, got = tree.deployed_tree(), port.readkv_tree(depth=8)
-    for name in ("thresholds", "centroids"):
-        assert [row.dtype for row in got[name]] == [np.float32] * len(getattr(own, name))
-        assert [[Fraction(float(x)) for x in row] for row in got[name]] == getattr(own, name)
-    assert [Fraction(float(x)) for x in got["gains"]] == own.gains
-
-
-def test_a_shallow_tree_is_the_top_of_the_deep_one():
-    own, got = tree.deployed_tree(), port.readkv_tree(depth=3)
-    assert [[Fraction(float(x)) for x in row] for row in got["thresholds"]] == own.thresholds[:3]
-    assert [[Fraction(float(x)) for x in row] for row in got["centroids"]] == own.centroids[:4]
-    assert [Fraction(float(x)) for x in got["gains"]] == own.gains[:3]
-
-
-def test_every_prefix_of_every_code_decodes_to_the_same_number():
-    codes = np.arange(256, dtype=np.uint8)
-    for depth in range(9):
-        got = port.readkv_decode(codes=codes, depth=depth)
-        assert [Fraction(float(x)) for x in got] == [tree.decode(code, depth) for code in range(256)]
-
-
-def test_codes_are_equal_also_on_and_beside_every_threshold():
-    cuts = [np.float64(float(cut)) for level in tree.deployed_tree().thresholds for cut in level]
-    near = [np.nextafter(cut, side) for cut in cuts for side in (-np.inf, np.inf)]
-    far = [-1e300, -9.0, -0.0, 0.0, 5e-324, 9.0, 1e300]
-    z = np.array([*cuts, *near, *far, *np.random.default_rng(1).normal(size=200)])
-    assert port.readkv_encode(z=z).tolist() == [tree.encode(x) for x in z.tolist()]
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-def test_rotations_agree(size):
-    rng = np.random.default_rng(size)
-    signs = rng.choice([-1.0, 1.0], size)
-    x = rng.normal(size=(3, size))
-    for got, row in zip(port.readkv_rotate(x=x, signs=signs).tolist(), x.tolist(), strict=True):
-        spread = sum(abs(mpf(value)) for value in row) / mpmath.sqrt(size)
-        within(got, reader.rotate(row, signs.tolist()), [gamma(size + 3) * spread] * size)
-
-
-def test_importances_agree():
-    rng = np.random.default_rng(2)
-    q, sigma = rng.normal(size=(2, 3, 4)), rng.uniform(0.1, 9, (2, 4))
-    got = port.readkv_key_importance(rotated_queries=q, key_scale=sigma)
-    for row, own in zip(got.tolist(), reader.key_importance(q.tolist(), sigma.tolist()), strict=True):
-        within(row, [real(a) for a in own], [gamma(3 + 4) * real(a) for a in own])
-    weights, head_weight = rng.dirichlet(np.ones(5), (2, 3)), np.array([0.0, 2.5])
-    got = port.readkv_value_importance(weights=weights, value_head_weight=head_weight)
-    for row, own in zip(got.tolist(), reader.value_importance(weights.tolist(), head_weight.tolist()), strict=True):
-        within(row, [real(a) for a in own], [gamma(3 + 3) * real(a) for a in own])
-
-
-@pytest.mark.parametrize("minimum_depth", [0, 1, 2])
-@pytest.mark.parametrize("seed", range(6))
-def test_allocations_of_small_integers_are_equal_ties_included(seed, minimum_depth):
-    rng = np.random.default_rng(seed)
-    importance = rng.integers(0, 4, 7).astype(float)
-    gains = np.sort(rng.integers(0, 5, 5))[::-1].astype(float)
-    for budget in range(7 * minimum_depth, 7 * 5 + 1):
-        got = port.readkv_choose_depths(importance=importance, gains=gains, budget=budget, minimum_depth=minimum_depth)
-        assert got.tolist() == choose_depths(importance.tolist(), gains.tolist(), budget, minimum_depth)
-
-
-# --- the readers ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -292,6 +221,7 @@ RESTRICTED = {
     "odd tokens": ((2, 2, 7, 4), 2.5, 8, 1),
     "sharp, odd tokens": ((2, 2, 5, 8), 3.25, 8, 8),
     "one token": ((2, 1, 1, 4), 3, 8, 1),
+    "a decimal rate": ((1, 2, 5, 4), 1.4, 8, 1),
     "only the minimum": ((2, 2, 5, 4), 1, 8, 1),
     "everything": ((1, 2, 5, 4), 8, 8, 1),
     "stored depth 3": ((2, 2, 7, 4), 2.25, 3, 1),
@@ -343,3 +273,13 @@ def test_the_comparison_refuses_wrong_readings():
     for name in ("weights", "output"):
         with pytest.raises(AssertionError, match="is not"):
             check_reading(case, {**got, name: got[name] * (1 + 1e-10)}, own)
+
+
+def test_no_token_gives_no_output_and_reads_nothing():
+    case = draw(6, (2, 2, 0, 4))
+    arrays = {**case.arrays(), **{name: np.zeros((2, 0, 4), dtype=np.uint8) for name in ("key_codes", "value_codes")}}
+    own = reader.pooled_reader(case.cache, case.queries, 5, 0)
+    got = port.readkv_attention(**arrays, key_budget=5, value_budget=0)
+    assert got["key_depths"].tolist() == own.key_depths
+    assert got["value_depths"].tolist() == own.value_depths == [[], []]
+    assert got["output"].tolist() == own.output == [[[0] * 4] * 2] * 2
