@@ -143,7 +143,7 @@ def test_selection_fails_exactly_where_the_forced_pages_do_not_fit_the_budget(re
         x = case.inputs()
         page_size = x["page_size"] if "page_size" in x else x["key_pool"].shape[1]
         G, d = x["queries"].shape[-2:] if "queries" in x else (1, 64)
-        if not geometry_fits(page_size, d, G) or "queries" in x and (x["basis_bits"], x["rank"]) != (4, 8):
+        if not geometry_fits(page_size, d, G) or ("queries" in x and (x["basis_bits"], x["rank"]) != (4, 8)):
             continue
         judged += 1
         kept = math.ceil(x["budget_tokens"] / page_size)
