@@ -60,8 +60,8 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
 
 @cache
 def cases_of(stage: str) -> tuple[Case, ...]:
-    """The cases of one stage, probes in the order in which they diagnose, hygiene last."""
-    own = FAMILIES[stage]()
+    """The cases of one stage in the order in which they diagnose: probes, those of size, general cases, hygiene."""
+    own = sorted(FAMILIES[stage](), key=lambda case: case.sized if case.probe else 2)
     if all(isinstance(value, (int, str)) for value in own[0].inputs().values()):
         return tuple(own)  # no array, so no other way to deliver one
     return (*own, *hygiene_cases(own), *trial_cases(stage))
