@@ -8,6 +8,10 @@ from functools import cache
 from proofs_checks.judge.case import Case
 from proofs_checks.judge.cases import (
     attention,
+    baseline_pages,
+    baseline_selections,
+    baseline_steps,
+    baseline_token_scores,
     locks_codec,
     locks_decode,
     locks_select,
@@ -55,6 +59,27 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
     "lloyd_max_codebook": readkv_quantiser.codebook_cases,
     "affine_quantize": readkv_quantiser.quantize_cases,
     "affine_dequantize": readkv_quantiser.dequantize_cases,
+    "quest_envelope": baseline_pages.envelope_cases,
+    "quest_scores": baseline_pages.envelope_score_cases,
+    "quest_pages": baseline_pages.page_choice_cases,
+    "centroid_scores": baseline_pages.centroid_cases,
+    "moment_scores": baseline_pages.moment_cases,
+    "shared_basis_scores": baseline_pages.shared_cases,
+    "codebook_scores": baseline_pages.codebook_cases,
+    "sparq_attention": baseline_steps.sparq_cases,
+    "sparq_nested_attention": baseline_steps.nested_cases,
+    "loki_attention": baseline_steps.loki_cases,
+    "shadowkv_landmarks": baseline_selections.landmark_cases,
+    "shadowkv_chunks": baseline_selections.chunk_cases,
+    "shadowkv_low_rank": baseline_selections.low_rank_cases,
+    "rocketkv_snap": baseline_selections.snap_cases,
+    "rocketkv_tokens": baseline_selections.rocket_cases,
+    "kvzip_keep": baseline_selections.zip_cases,
+    "evict_tokens": baseline_selections.evict_cases,
+    "expected_attention_scores": baseline_token_scores.expected_cases,
+    "rkv_scores": baseline_token_scores.rkv_cases,
+    "triattention_scores": baseline_token_scores.triattention_cases,
+    "lazyeviction_scores": baseline_token_scores.lazy_cases,
 }
 
 

@@ -45,8 +45,8 @@ def loki_attention(
     tokens = best(scores, whole("kept_tokens", kept_tokens, low=0))
     output = np.zeros(queries.shape)
     for h, g in np.ndindex(sizes["H"], sizes["G"]):
-        index = tokens[h, g]
-        output[h, g] = attend(queries[h, None, g, None], keys[h, None, index], values[h, None, index], scale)["output"]
+        k, v = (array[h][tokens[h, g]][None] for array in (keys, values))  # [1, kept, d]
+        output[h, g] = attend(queries[h, g][None, None], k, v, scale)["output"][0, 0]
     return {"output": output, "tokens": tokens}
 
 
