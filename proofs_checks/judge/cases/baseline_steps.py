@@ -123,11 +123,9 @@ def nested_cases() -> list[Case]:
     stage = Family("sparq_nested_attention", "D")
     whole = "all channels and tokens: attention on the depth-8 code"
     return [
+        stage.probe("inverse-rotation", "E", "the output is rotated back, signs last", _one_coded),
         stage.probe("whole-tokens", "D", whole, partial(_coded, 1, 2, 7, 64, 64, 7), judged=OUTPUT),
         stage.probe("probe-of-two-bits", "D", "the probe decodes two bits", partial(_coded, 1, 1, 20, 64, 16, 5)),
-        stage.probe(
-            "inverse-rotation", "E", "the output is rotated back, signs last", partial(_coded, 1, 1, 1, 16, 4, 0)
-        ),
         stage.probe("heads", "G", "query heads read their own KV head", partial(_coded, 3, 2, 18, 64, 16, 4)),
         stage.general("H2-G3-T40-d64", "random codes", partial(_coded, 2, 3, 40, 64, 16, 8)),
         stage.general("H1-G8-T33-d128", "the papers' rank", partial(_coded, 1, 8, 33, 128, 32, 10)),
@@ -141,17 +139,21 @@ def _coded(H: int, G: int, T: int, d: int, rank: int, kept: int, **more: Any) ->
     return {"queries": queries, **random_cache(name, H, T, d), "rank": rank, "kept_tokens": kept, **more}
 
 
+def _one_coded() -> Inputs:
+    """One token, whose value has no mean and needs no more than two bits."""
+    inputs = _coded(1, 1, 1, 16, 4, 0)
+    return {**inputs, "value_codes": inputs["value_codes"] & 0xC0, "value_mean": 0 * inputs["value_mean"]}
+
+
 def loki_cases() -> list[Case]:
     """Cases of `loki_attention`."""
     stage = Family("loki_attention", "C")
     own = "query heads of a group choose their own tokens"
     return [
-        stage.probe("full-rank", "C", "all directions: the exact logits rank", partial(_loki, 2, 2, 20, 64, 64, 5)),
-        stage.probe(
-            "leading-columns", "C", "directions are columns, the first r count", partial(_loki, 1, 2, 30, 64, 8, 6)
-        ),
+        stage.probe("exact-on-kept", "B", "all tokens kept: attention is exact", partial(_loki, 1, 1, 6, 64, 4, 6)),
+        stage.probe("full-rank", "C", "all directions: the exact logits rank", partial(_loki, 2, 1, 20, 64, 64, 5)),
+        stage.probe("leading-columns", "H", "directions are columns, the first r", partial(_loki, 1, 1, 30, 64, 8, 6)),
         stage.probe("per-query-head", "G", own, partial(_loki, 1, 4, 24, 64, 16, 3), judged=TOKENS),
-        stage.probe("exact-on-kept", "B", "attention on the kept tokens is exact", partial(_loki, 1, 1, 12, 64, 4, 6)),
         stage.probe("no-mean", "C", "no mean is subtracted: it moves every score alike per query only", _shifted),
         stage.probe("softmax-scale", "B", "an explicit scale", partial(_loki, 1, 2, 14, 64, 16, 5, softmax_scale=0.5)),
         stage.general("H2-G3-T40-d64", "random heads", partial(_loki, 2, 3, 40, 64, 16, 10)),

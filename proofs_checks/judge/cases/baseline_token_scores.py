@@ -18,7 +18,7 @@ def expected_cases() -> list[Case]:
     """Cases of `expected_attention_scores`."""
     stage = Family("expected_attention_scores", "H")
     return [
-        stage.probe("uniform", "B", "no moments: the value's length over the tokens after the sinks", _no_moments),
+        stage.probe("uniform", "B", "no moments, values of length 1: every score is 1/12", _no_moments),
         stage.probe("variance-counts", "H", "mean 0: half the variance times scale^2", _variance),
         stage.probe("value-length", "H", "equal keys: scores follow the values' lengths", _equal_keys),
         stage.probe(
@@ -47,17 +47,23 @@ def _expected(H: int, G: int, T: int, d: int = 64, **more: Any) -> Inputs:
 
 
 def _no_moments() -> Inputs:
-    inputs = _expected(1, 2, 12)
-    return {**inputs, "query_mean": np.zeros((1, 2, 64)), "query_covariance": np.zeros((1, 2, 64, 64))}
+    inputs, values = _expected(1, 2, 12, sinks=0), np.zeros((1, 12, 64))
+    values[..., 0] = 1.0
+    return {
+        **inputs,
+        "values": values,
+        "query_mean": np.zeros((1, 2, 64)),
+        "query_covariance": np.zeros((1, 2, 64, 64)),
+    }
 
 
 def _variance() -> Inputs:
-    inputs = _expected(1, 2, 12)
+    inputs = _expected(1, 2, 12, sinks=0)
     return {**inputs, "query_mean": np.zeros((1, 2, 64)), "query_covariance": 4 * inputs["query_covariance"]}
 
 
 def _equal_keys() -> Inputs:
-    inputs = _expected(1, 2, 12)
+    inputs = _expected(1, 2, 12, sinks=0)
     return {**inputs, "keys": np.broadcast_to(inputs["keys"][:, :1], inputs["keys"].shape)}
 
 
@@ -67,12 +73,12 @@ def rkv_cases() -> list[Case]:
     before = "the softmax runs over the tokens before the window only"
     largest = "logits are reduced by their maximum over the group before the softmax"
     return [
-        stage.probe("attention-alone", "B", before, partial(_rkv, 1, 1, 4, 20, mix=1.0)),
-        stage.probe("group-maximum", "C", largest, partial(_rkv, 1, 4, 4, 20, mix=1.0)),
-        stage.probe("pooling", "C", "maxima over 7 neighbours", partial(_rkv, 1, 1, 2, 30, mix=1.0, kernel=7)),
         stage.probe(
             "likeness-alone", "H", "softmax of mean cosines over all tokens", partial(_rkv, 1, 1, 4, 20, mix=0.0)
         ),
+        stage.probe("attention-alone", "C", before, partial(_rkv, 1, 1, 4, 20, mix=1.0)),
+        stage.probe("group-maximum", "C", largest, partial(_rkv, 1, 4, 4, 20, mix=1.0)),
+        stage.probe("pooling", "C", "maxima over 7 neighbours", partial(_rkv, 1, 1, 2, 30, mix=1.0, kernel=7)),
         stage.probe("last-alike", "H", "the last alike key of a row counts 0, so that it stays", _pairs),
         stage.probe("none-alike", "H", "rows without an alike key lose their first column", _orthogonal),
         stage.probe("key-length", "H", "cosines, not products", partial(_rkv, 1, 1, 4, 20, mix=0.0, lengths=True)),
@@ -112,9 +118,9 @@ def triattention_cases() -> list[Case]:
     short: Inputs = {"offsets": np.array([1, 2, 4, 8])}
     spare = "what queries vary beyond their mean counts by length alone"
     return [
-        stage.probe("half-pairing", "E", "channel f turns with f + d/2", partial(_tri, 1, 1, 6, **short)),
-        stage.probe("phase", "E", "turned ahead, not back", partial(_tri, 1, 2, 9, offsets=np.array([3]))),
         stage.probe("spare-magnitude", "H", spare, _no_centre),
+        stage.probe("half-pairing", "E", "channel f turns with f + d/2", partial(_tri, 1, 1, 6, offsets=np.array([2]))),
+        stage.probe("phase", "E", "turned ahead, not back", partial(_tri, 1, 2, 9, offsets=np.array([3]))),
         stage.probe("mean-over-offsets", "C", "a mean, not a sum", partial(_tri, 1, 2, 7, **short)),
         stage.probe("maximum", "C", "the largest over the offsets", partial(_tri, 1, 2, 7, aggregate="max", **short)),
         stage.probe("heads", "G", "query heads of their own", partial(_tri, 3, 2, 8, **short)),
@@ -148,7 +154,7 @@ def _tri(H: int, G: int, T: int, d: int = 64, **more: Any) -> Inputs:
 
 def _no_centre() -> Inputs:
     inputs = _tri(1, 2, 7, offsets=np.array([1, 2]))
-    return {**inputs, "centre": 0 * inputs["centre"]}
+    return {**inputs, "keys": np.ones((1, 7, 64)), "centre": 0 * inputs["centre"]}
 
 
 def lazy_cases() -> list[Case]:
