@@ -43,6 +43,11 @@ def mutants() -> dict[str, Mutant]:
     from proofs_checks.judge.stages import STAGES
     from proofs_checks.mutants import (  # noqa: F401  (importing registers)
         attention,
+        baseline_evictions,
+        baseline_pages,
+        baseline_selections,
+        baseline_steps,
+        baseline_token_scores,
         locks_codec,
         locks_packing,
         locks_score,
