@@ -1,6 +1,16 @@
 """The reference as a port: every stage of the stage table under its name. Judged like any other port."""
 
 from refimpl.attention import attention, merge_attention, sparse_attention
+from refimpl.baselines.kivi import kivi_dequantize, kivi_quantize
+from refimpl.baselines.lloyd2 import lloyd2_decode, lloyd2_encode
+from refimpl.baselines.qjl import qjl_encode, qjl_estimate, qjl_inner_products
+from refimpl.baselines.turboquant import (
+    turboquant_decode,
+    turboquant_encode,
+    turboquant_inner_products,
+    turboquant_rotation,
+)
+from refimpl.baselines.turboquant_slot import turboquant_pack_slots, turboquant_unpack_slots
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.decode import locks_decode, locks_decode_paged
 from refimpl.locks.quantize import (
@@ -38,6 +48,10 @@ __all__ = [
     "affine_quantize",
     "attention",
     "exact_page_scores",
+    "kivi_dequantize",
+    "kivi_quantize",
+    "lloyd2_decode",
+    "lloyd2_encode",
     "lloyd_max_codebook",
     "locks_build_summary",
     "locks_decode",
@@ -52,6 +66,9 @@ __all__ = [
     "merge_attention",
     "paged_attention",
     "paged_sparse_attention",
+    "qjl_encode",
+    "qjl_estimate",
+    "qjl_inner_products",
     "readkv_attention",
     "readkv_choose_depths",
     "readkv_decode",
@@ -66,4 +83,10 @@ __all__ = [
     "readkv_unpack_value_planes",
     "readkv_value_importance",
     "sparse_attention",
+    "turboquant_decode",
+    "turboquant_encode",
+    "turboquant_inner_products",
+    "turboquant_pack_slots",
+    "turboquant_rotation",
+    "turboquant_unpack_slots",
 ]
