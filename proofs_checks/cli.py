@@ -52,6 +52,7 @@ VERBS = {
     "prove": Verb("check every numbered statement of the papers", "proofs_checks.statements.command"),
     "microscope": Verb("repeat the papers' measurements on a capture", "proofs_checks.microscope.command"),
     "bench": Verb("time the Triton kernels, or compile them for absent devices", "proofs_checks.bench.command"),
+    "public": Verb("judge public packages, each in an environment of its own", "proofs_checks.public.command"),
     "capture": Verb(
         "make a capture from a GGUF Llama-family model, on the CPU", "proofs_checks.microscope.gguf_capture"
     ),
