@@ -43,6 +43,8 @@ def mutants() -> dict[str, Mutant]:
     from proofs_checks.judge.stages import STAGES
     from proofs_checks.mutants import (  # noqa: F401  (importing registers)
         attention,
+        baseline_kivi,
+        baseline_turboquant,
         locks_codec,
         locks_packing,
         locks_score,

@@ -140,7 +140,7 @@ def lloyd2_encode_cases() -> list[Case]:
     stage = Family("lloyd2_encode", "D")
     return [
         stage.probe("four-cells", "F", "unrotated values -2, -.5, .5, 2: codes 0, 1, 2, 3", _cells),
-        stage.probe("signs", "E", "channel signs are applied before the transform", partial(_standardised, (1, 5, 8))),
+        stage.probe("signs", "E", "channel signs are applied before the transform", _signed),
         stage.probe("mean-and-scale", "D", "the mean is subtracted before the division", _offset),
         stage.probe("no-tokens", "A", "no tokens are legal", partial(_standardised, (2, 0, 16))),
         stage.probe("norm-of-the-vector", "D", "the norm is the vector's own, mean included (AMB-52)", _offset),
@@ -153,6 +153,11 @@ def _cells() -> Inputs:
     x = np.stack([z, -z, z])  # d = 8 rows that the transform mixes: undo it below
     hadamard = np.array([[(-1) ** bin(i & j).count("1") for j in range(8)] for i in range(8)]) / np.sqrt(8)
     return {"x": (x @ hadamard)[None], "mean": np.zeros((1, 8)), "scale": np.ones((1, 8)), "signs": np.ones(8)}
+
+
+def _signed() -> Inputs:
+    inputs = _standardised((1, 5, 8))
+    return {**inputs, "mean": np.zeros((1, 8)), "scale": np.ones((1, 8))}
 
 
 def _standardised(shape: tuple[int, int, int]) -> Inputs:
@@ -192,14 +197,14 @@ def _codes2(shape: tuple[int, int, int]) -> Inputs:
 
 
 def _plain() -> Inputs:
-    return {**_codes2((1, 5, 8)), "norm_correction": False}
+    return {**_codes2((1, 5, 8)), "signs": np.ones(8), "norm_correction": False}
 
 
 def _corrected() -> Inputs:
     inputs = _codes2((1, 5, 8))
-    return {**inputs, "mean": 0 * inputs["mean"], "norm": 5 * inputs["norm"]}
+    return {**inputs, "signs": np.ones(8), "mean": 0 * inputs["mean"], "norm": 5 * inputs["norm"]}
 
 
 def _with_mean() -> Inputs:
     inputs = _codes2((1, 5, 8))
-    return {**inputs, "mean": inputs["mean"] + 4.0}
+    return {**inputs, "signs": np.ones(8), "mean": inputs["mean"] + 4.0}

@@ -87,7 +87,7 @@ GRID = (2 * np.arange(16) - 15) / 16.0
 def _inside() -> Inputs:
     x = np.stack([np.roll([0.75, 0.5, 0.375, 0.1875] + [0.0625] * 12, i) for i in range(16)])
     x[:, -1] *= -1
-    return {"x": x / np.linalg.norm(x, axis=1, keepdims=True) * 2.0, "rotation": np.eye(16), "levels": GRID}
+    return {"x": x / np.linalg.norm(x, axis=1, keepdims=True), "rotation": np.eye(16), "levels": GRID}
 
 
 def _midpoints() -> Inputs:
@@ -107,12 +107,12 @@ def _permuted() -> Inputs:
 
 
 def _norms() -> Inputs:
-    base = _vectors("haar", 3, 32, 13)
+    base = _vectors("hadamard", 3, 32, 13)
     return {**base, "x": base["x"] * 2.0 ** np.arange(-4, 9)[:, None]}
 
 
 def _with_zero() -> Inputs:
-    base = _vectors("haar", 2, 16, 3)
+    base = _vectors("hadamard", 2, 16, 3)
     return {**base, "x": base["x"] * np.array([[1.0], [0.0], [1.0]])}
 
 
@@ -129,6 +129,8 @@ def decode_cases() -> list[Case]:
         ),
         stage.general("haar-2-bits", "d = 64", partial(_coded, "haar", 2, 64, False)),
         stage.general("hadamard-3-bits", "d = 64, random signs", partial(_coded, "hadamard", 3, 64, False)),
+        stage.general("hadamard-2-bits", "d = 32", partial(_coded, "hadamard", 2, 32, False)),
+        stage.general("hadamard-4-bits", "d = 128", partial(_coded, "hadamard", 4, 128, False)),
     ]
 
 
@@ -215,6 +217,7 @@ def qjl_encode_cases() -> list[Case]:
     stage = Family("qjl_encode", "F")
     return [
         stage.probe("unit-rows", "F", "rows along single channels: signs are the channels' own", _unit_rows),
+        stage.probe("zero", "F", "a projection of exactly 0 has a sign, either one", _zero_channel),
         stage.probe("norm-of-the-vector", "D", "the norm is of x, not of its projection", partial(_projected, 8, 16)),
         stage.probe("more-rows-than-channels", "F", "m = 96, d = 32", partial(_projected, 96, 32)),
         stage.probe("no-vectors", "A", "no vectors are legal", partial(_projected, 16, 16, 0)),
@@ -224,6 +227,10 @@ def qjl_encode_cases() -> list[Case]:
 
 def _unit_rows() -> Inputs:
     return {"x": np.array([[1.0, -2.0, 3.0, -4.0]]), "projection": np.eye(4)[[3, 2, 1, 0]]}
+
+
+def _zero_channel() -> Inputs:
+    return {"x": np.array([[1.0, 0.0, 3.0, 0.0]]), "projection": np.eye(4)}
 
 
 def _projected(rows: int, d: int, count: int = 9) -> Inputs:
@@ -244,7 +251,7 @@ def qjl_estimate_cases() -> list[Case]:
 def _one_row() -> Inputs:
     return {
         "signs": np.array([[1], [-1]]),
-        "norm": np.array([1.0, 2.0]),
+        "norm": np.array([1.0, 1.0]),
         "projection": np.array([[1.0, 0.5]]),
         "queries": np.array([[2.0, 0.0], [0.0, 2.0]]),
     }
