@@ -19,7 +19,7 @@ from proofs_checks.golden.tensors import ContentError
 from proofs_checks.judge.classes import spelled
 from proofs_checks.judge.commands import UsageError, check_stages, check_timeout
 from proofs_checks.judge.declared import PortError
-from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.writing import dump_json, write_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
