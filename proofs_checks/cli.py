@@ -53,6 +53,7 @@ VERBS = {
     "golden": Verb("write, check, list or explain the golden files", "proofs_checks.golden.command"),
     "microscope": Verb("repeat the papers' measurements on a capture", "proofs_checks.microscope.command"),
     "bench": Verb("time the Triton kernels, or compile them for absent devices", "proofs_checks.bench.command"),
+    "public": Verb("judge public packages, each in an environment of its own", "proofs_checks.public.command"),
     "capture": Verb(
         "make a capture from a GGUF Llama-family model, on the CPU", "proofs_checks.microscope.gguf_capture"
     ),
