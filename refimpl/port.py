@@ -5,10 +5,13 @@ from refimpl.baselines.centroid import centroid_scores
 from refimpl.baselines.choose import evict_tokens
 from refimpl.baselines.codebook import codebook_scores
 from refimpl.baselines.expected_attention import expected_attention_scores
+from refimpl.baselines.kivi import kivi_dequantize, kivi_quantize
 from refimpl.baselines.kvzip import kvzip_keep
 from refimpl.baselines.lazyeviction import lazyeviction_scores
+from refimpl.baselines.lloyd2 import lloyd2_decode, lloyd2_encode
 from refimpl.baselines.loki import loki_attention
 from refimpl.baselines.moment_core import moment_scores
+from refimpl.baselines.qjl import qjl_encode, qjl_estimate, qjl_inner_products
 from refimpl.baselines.quest import quest_envelope, quest_pages, quest_scores
 from refimpl.baselines.rkv import rkv_scores
 from refimpl.baselines.rocketkv import rocketkv_snap, rocketkv_tokens
@@ -17,6 +20,13 @@ from refimpl.baselines.shared_basis import shared_basis_scores
 from refimpl.baselines.sparq import sparq_attention
 from refimpl.baselines.sparq_nested import sparq_nested_attention
 from refimpl.baselines.triattention import triattention_scores
+from refimpl.baselines.turboquant import (
+    turboquant_decode,
+    turboquant_encode,
+    turboquant_inner_products,
+    turboquant_rotation,
+)
+from refimpl.baselines.turboquant_slot import turboquant_pack_slots, turboquant_unpack_slots
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.decode import locks_decode, locks_decode_paged
 from refimpl.locks.quantize import (
@@ -58,8 +68,12 @@ __all__ = [
     "evict_tokens",
     "exact_page_scores",
     "expected_attention_scores",
+    "kivi_dequantize",
+    "kivi_quantize",
     "kvzip_keep",
     "lazyeviction_scores",
+    "lloyd2_decode",
+    "lloyd2_encode",
     "lloyd_max_codebook",
     "locks_build_summary",
     "locks_decode",
@@ -76,6 +90,9 @@ __all__ = [
     "moment_scores",
     "paged_attention",
     "paged_sparse_attention",
+    "qjl_encode",
+    "qjl_estimate",
+    "qjl_inner_products",
     "quest_envelope",
     "quest_pages",
     "quest_scores",
@@ -103,4 +120,10 @@ __all__ = [
     "sparq_nested_attention",
     "sparse_attention",
     "triattention_scores",
+    "turboquant_decode",
+    "turboquant_encode",
+    "turboquant_inner_products",
+    "turboquant_pack_slots",
+    "turboquant_rotation",
+    "turboquant_unpack_slots",
 ]

@@ -1,10 +1,10 @@
 """The float64 reference of every stage that has a bound lies within it, at float64 roundoffs, of 50 digits."""
 
-import fifty_digits
 import numpy as np
 import pytest
 import small_inputs as small
 
+from proofs_checks.golden import fifty_digits
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.table_locks import LOCKS
 from proofs_checks.numbers import REFERENCE
@@ -38,7 +38,6 @@ ELSEWHERE = {
     "locks_decode": "test_fifty_digits_decode",
     "locks_decode_paged": "test_fifty_digits_decode",
 }
-fifty_digits.paged_attention = fifty_digits.paged_sparse_attention  # the same without `pages`
 
 
 def test_no_stage_is_left_out():
