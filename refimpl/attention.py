@@ -37,6 +37,17 @@ def scale_of(softmax_scale: float | None, d: int) -> float:
     return float(softmax_scale)
 
 
+def softmax(logits: FloatArray) -> FloatArray:
+    """Weights [..., T] of logits [..., T]: equal logits get equal weights, bit for bit; no tokens give no weights.
+
+    >>> softmax(np.array([3.0, 3.0])).tolist()
+    [0.5, 0.5]
+    """
+    masses = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf))  # [..., T]
+    weights: FloatArray = masses / masses.sum(axis=-1, keepdims=True)
+    return weights
+
+
 def attend(queries: FloatArray, keys: FloatArray, values: FloatArray, scale: float) -> dict[str, FloatArray]:
     """Attention of checked float64 arrays: queries [H,G,d], keys and values [H,T,d] -> output [H,G,d], lse [H,G]."""
     logits = scale * np.einsum("hgd,htd->hgt", queries, keys, optimize=True)  # [H, G, T]

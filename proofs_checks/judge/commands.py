@@ -19,7 +19,6 @@ from proofs_checks.judge.dialects import DIALECTS, PAPER, Dialect, find_anywhere
 from proofs_checks.judge.files import layout
 from proofs_checks.judge.files.session import file_session
 from proofs_checks.judge.interpreter import add_python
-from proofs_checks.judge.report import dump_json, write_whole
 from proofs_checks.judge.reports import targets
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import live_session
@@ -27,6 +26,7 @@ from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.terminal import StageProgress, print_report
 from proofs_checks.judge.verify import run_case, summarize, verify
+from proofs_checks.writing import dump_json, write_whole
 
 
 class UsageError(Exception):

@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from proofs_checks.judge.report import BAD, dump_json, write_whole
+from proofs_checks.judge.report import BAD
 from proofs_checks.judge.verify import verify
+from proofs_checks.writing import dump_json, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

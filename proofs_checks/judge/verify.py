@@ -145,10 +145,14 @@ def diagnose(outcomes: Sequence[Outcome]) -> str | None:
     """The class that the stage's failures point at: the first failing probe's, where some probe failed.
 
     Probes stand in the order in which they isolate: an earlier one is not upset by the faults that later ones look for.
+    Class K comes before them all where a call's memory told it: poison that looks like a number is a failure like any.
     """
     failed = [o for o in outcomes if o.verdict in BAD]
     names = {o.case.name for o in failed}
-    return next((o.suspect or o.case.suspect for o in failed if o.case.probe and o.case.base not in names), None)
+    told = [o for o in failed if o.case.probe and o.case.base not in names]
+    if any(o.suspect == "K" and o.case.trial is None for o in told):
+        return "K"
+    return next((o.suspect or o.case.suspect for o in told), None)
 
 
 def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from proofs_checks.judge.case import PROFILES
-from proofs_checks.judge.report import dump_json, write_whole
 from proofs_checks.judge.reports.targets import check_target
 from proofs_checks.mutants.matrix import Kill, kill_matrix, survivors
+from proofs_checks.writing import dump_json, write_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,11 +12,11 @@ from rich.console import Console
 from proofs_checks.fixtures import checkout_directory
 from proofs_checks.judge.commands import add_profile
 from proofs_checks.judge.declared import PortError
-from proofs_checks.judge.report import dump_json, write_whole
 from proofs_checks.judge.reports.targets import check_target
 from proofs_checks.public.adapters import adapters, read_adapter
 from proofs_checks.public.judge import SCHEMA, judge_all
 from proofs_checks.public.page import render
+from proofs_checks.writing import dump_json, write_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

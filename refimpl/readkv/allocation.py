@@ -48,7 +48,7 @@ class Problem:
         self.importance = check_importance(importance, "N", Sizes())
         self.gains = check_gains(gains)
         self.items, self.levels = len(self.importance), len(self.gains)
-        self.budget = whole("budget", budget, low=0, high=self.items * self.levels)
+        self.budget = whole("budget", budget, low=0)
         self.minimum_depth = whole("minimum_depth", minimum_depth, low=0, high=self.levels)
         self.left = self.budget - self.items * self.minimum_depth
         if self.left < 0:
@@ -97,7 +97,8 @@ def readkv_choose_depths(*, importance: Any, gains: Any, budget: int, minimum_de
     Args:
         importance: [N], a_i >= 0; pooled heads are flattened head-major.
         gains: [W], D(t-1) - D(t), nonnegative and nonincreasing.
-        budget: refinements, 0..N*W. Gains of 0 are never bought, even if budget is left (AMB-20).
+        budget: refinements, at least 0; nothing is left to buy beyond N*W (AMB-75). Gains of 0 are never bought, even
+            if budget is left (AMB-20).
         minimum_depth: bought first for every item, also at zero gain; counts against the budget.
 
     Returns:
@@ -105,7 +106,7 @@ def readkv_choose_depths(*, importance: Any, gains: Any, budget: int, minimum_de
 
     Raises:
         ArgumentError: a negative or non-finite importance, gains that are negative or increase (the hypotheses of
-            Proposition 8), a budget outside 0..N*W, a minimum_depth outside 0..W or beyond the budget.
+            Proposition 8), a negative budget, a minimum_depth outside 0..W or beyond the budget.
 
     Source: ReadKV Sec. 3.3, Alg. 1; Prop. 8.
 
