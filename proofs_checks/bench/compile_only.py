@@ -47,8 +47,9 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     two: dict[str, Configuration] = {
         "score_records_kernel": (
             "locks.score_records",
-            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "STEPS": 4, "AHEAD": False, "PTX": ptx,
-             **follow, **SWITCHES, **layout, **scoring.ptx_of(record, ptx)}, {}, 2 if ptx else 4,
+            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "PTX": ptx, **follow,
+             **SWITCHES, **layout, **scoring.ptx_of(record, ptx, 8, 2, 2, "bulk" if hopper else "async")},
+            {}, 2 if ptx else 4,
         ),
         "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
     }  # fmt: skip
