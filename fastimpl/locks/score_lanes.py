@@ -53,8 +53,9 @@ def lane_queries(queries, head, quad, live, stride_qg):
 
 @triton.jit
 def score_by_lanes(
-    queries, records, block_table, scores, tile, steps, complete, row_pages, scale_log2, stride_qg,
-    G: tl.constexpr, WARPS: tl.constexpr, RING: tl.constexpr, OPERANDS: tl.constexpr,
+    queries, records, block_table, scores, tile, steps, length, row_pages, scale_log2, stride_qg,
+    G: tl.constexpr, WARPS: tl.constexpr, START: tl.constexpr, START_OPERANDS: tl.constexpr, MAIN: tl.constexpr,
+    MAIN_OPERANDS: tl.constexpr,
 ):  # fmt: skip
     """Store the scores of 8 * WARPS * steps pages; each head's largest and sum of exponentials, [8] (NVIDIA).
 
@@ -66,13 +67,22 @@ def score_by_lanes(
     head, quad = lane >> 2, lane & 3
     live = head < G
     first = (tile * WARPS + warp) * 8
-    stride = first * 0 + (tl.num_programs(0) - 1) * (8 * WARPS)
-    query, total, unit = lane_queries(queries, head, quad, live, stride_qg)
-    places = (records.to(tl.int64), block_table.to(tl.int64), (scores + head * row_pages).to(tl.int64))
-    counts = (first, stride, first * 0 + steps, first * 0 + complete, live.to(tl.int32))
-    largest, amount = tl.inline_asm_elementwise(
-        RING, OPERANDS, places + counts + query + (total * -24.0, unit * scale_log2), dtype=(tl.float32, tl.float32),
+    zero = first * 0
+    stride = zero + (tl.num_programs(0) - 1) * (8 * WARPS)
+    places = (zero.to(tl.int64) + records.to(tl.int64), zero.to(tl.int64) + block_table.to(tl.int64))
+    pages = (zero + length, zero + row_pages)
+    ring = tl.inline_asm_elementwise(
+        START, START_OPERANDS, places + (first, stride) + pages,  # noqa: RUF005
+        dtype=(tl.int32, tl.int32, tl.int32, tl.int32),
         is_pure=False, pack=1,
+    )  # fmt: skip
+    query, total, unit = lane_queries(queries, head, quad, live, stride_qg)
+    counts = (first, stride, zero + steps) + pages + (live.to(tl.int32),)  # noqa: RUF005
+    largest, amount = tl.inline_asm_elementwise(
+        MAIN, MAIN_OPERANDS,
+        places + ((scores + head * row_pages).to(tl.int64),) + counts + ring + query  # noqa: RUF005
+        + (total * -24.0, unit * scale_log2),
+        dtype=(tl.float32, tl.float32), is_pure=False, pack=1,
     )  # fmt: skip
     return mass_of_lanes(largest, amount, WARPS)
 

@@ -27,7 +27,7 @@ BIAS = 24
 Layout = dict[str, "int | bool"]
 
 
-class _Compute:
+class Compute:
     """The text of the arithmetic on one group of eight pages in shared memory."""
 
     def __init__(self, layout: Layout, query: list[str], bias: str, scale: str) -> None:
@@ -52,7 +52,9 @@ class _Compute:
                 f"{MMA16} {{m0,m1,m2,m3}}, {self.query(2 * i)}, {{h0,h1}}, {{m0,m1,m2,m3}};",
                 f"{MMA16} {{m0,m1,m2,m3}}, {self.query(2 * i + 1)}, {{h2,h3}}, {{m0,m1,m2,m3}};",
             ]
-        lines.append(f"mov.f32 big, 0f42C80000; mul.f32 m0, m0, y0; mul.f32 m1, m1, y1; fma.rn.f32 m0, m0, {self.scale}, big;")
+        lines.append(
+            f"mov.f32 big, 0f42C80000; mul.f32 m0, m0, y0; mul.f32 m1, m1, y1; fma.rn.f32 m0, m0, {self.scale}, big;"
+        )
         return [*lines, f"fma.rn.f32 m1, m1, {self.scale}, big; neg.f32 big, big;"]
 
     def scales(self, at: int) -> list[str]:
@@ -69,7 +71,9 @@ class _Compute:
         at = page * int(self.layout["BYTES"])
         lines = [f"ld.shared.v4.b32 {{v0,v1,v2,v3}}, [av+{at}];"]
         for i in range(4):
-            for h, shift in enumerate(("shl.b32 t, v{}, 6", "shl.b32 t, v{}, 2", "shr.u32 t, v{}, 2", "shr.u32 t, v{}, 6")):
+            for h, shift in enumerate(
+                ("shl.b32 t, v{}, 6", "shl.b32 t, v{}, 2", "shr.u32 t, v{}, 2", "shr.u32 t, v{}, 6")
+            ):
                 lines.append(f"{shift.format(i)}; lop3.b32 h{h}, t, 0x03C003C0, 0x4E004E00, 0x6A;")
             start = f"{{{self.bias},{self.bias},zf,zf}}" if i == 0 else "{d0,d1,d2,d3}"
             lines.append(f"{MMA16} {{d0,d1,d2,d3}}, {self.query(2 * i)}, {{h0,h1}}, {start};")
@@ -102,7 +106,7 @@ def _bytes_to_halves(low: str, high: str, word: str) -> str:
     )
 
 
-def _finish() -> list[str]:
+def finish() -> list[str]:
     """Sums over the quad, transposed; then the logarithm and the centroid's logit: g0, g1, base 2."""
     lines = []
     for k in range(4):

@@ -40,8 +40,9 @@ from fastimpl.locks.record import Layout, coefficient_at, load_scale, mode_scale
 from fastimpl.locks.score import load_queries, log_sum_exp_of_tokens
 from fastimpl.locks.score_lanes import score_by_lanes
 from fastimpl.locks.score_ptx import PAGES_PER_WARP
-from fastimpl.locks.score_ring import CONSTRAINTS, Ring
+from fastimpl.locks.score_ring import MAIN_OPERANDS, START_OPERANDS, Ring
 from fastimpl.paging import Cache
+
 
 @triton.jit
 def tile_logits(
@@ -88,7 +89,8 @@ def score_records_kernel(
     G: tl.constexpr, G_PAD: tl.constexpr, ROWS: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr,
     INT8: tl.constexpr, HALF_SCALES: tl.constexpr, BYTES: tl.constexpr, CENTROID: tl.constexpr,
     COEFFICIENTS: tl.constexpr, QUADS: tl.constexpr, QUAD_BYTES: tl.constexpr, TOKENS: tl.constexpr,
-    MODES: tl.constexpr, WARPS: tl.constexpr, PTX: tl.constexpr, RING: tl.constexpr, OPERANDS: tl.constexpr,
+    MODES: tl.constexpr, WARPS: tl.constexpr, PTX: tl.constexpr,
+    START: tl.constexpr, START_OPERANDS: tl.constexpr, MAIN: tl.constexpr, MAIN_OPERANDS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Scores of one tile of complete pages, or of the open page, and the tile's mass per query head."""
@@ -123,8 +125,8 @@ def score_records_kernel(
     else:
         if PTX:
             lane_top, lane_total = score_by_lanes(
-                own, records + head * blocks * BYTES, table, scores + row * G * row_pages, tile, steps, complete,
-                row_pages, scale_log2, stride_qg, G, WARPS, RING, OPERANDS,
+                own, records + head * blocks * BYTES, table, scores + row * G * row_pages, tile, steps, length,
+                row_pages, scale_log2, stride_qg, G, WARPS, START, START_OPERANDS, MAIN, MAIN_OPERANDS,
             )  # fmt: skip
             lane = tl.arange(0, 8)
             tl.store(largests + at + lane, lane_top, mask=lane < ROWS)
@@ -159,8 +161,14 @@ def store_mass(largests, totals, score, ROWS: tl.constexpr):
 def ptx_of(layout: Layout, used: bool, table_bytes: int, warps: int, stages: int, copy: str) -> dict[str, Any]:
     """The PTX of a layout as the kernel's constants; stand-ins where the branch is not used."""
     if not used:
-        return {"RING": "", "OPERANDS": ""}
-    return {"RING": Ring(layout.constants, warps, stages, table_bytes, copy).text(), "OPERANDS": CONSTRAINTS}
+        return {"START": "", "START_OPERANDS": "", "MAIN": "", "MAIN_OPERANDS": ""}
+    ring = Ring(layout.constants, warps, stages, table_bytes, copy)
+    return {
+        "START": ring.start(),
+        "START_OPERANDS": START_OPERANDS,
+        "MAIN": ring.main(),
+        "MAIN_OPERANDS": MAIN_OPERANDS,
+    }
 
 
 def takes_ptx(queries: torch.Tensor, layout: Layout) -> bool:
@@ -177,16 +185,17 @@ class RingShape:
 
     warps: int = 2
     stages: int = 2
-    resident: int = 16
+    resident: int = 12
     registers: int | None = None
     """At most so many per thread."""
     copy: str = ""
     """"bulk" or "async"; empty: what the device can."""
 
     def steps(self, complete: int, rows: int, device: torch.device) -> int:
-        """Groups of eight pages per warp, so that all programs run at once."""
-        groups = -(-complete // PAGES_PER_WARP) * rows
-        return -(-groups // (self.resident * multiprocessors(device)))
+        """Groups of eight pages per warp: the fewest with which all programs of all rows run at once."""
+        groups = -(-complete // PAGES_PER_WARP)
+        tiles = self.resident * multiprocessors(device) // self.warps // rows - 1  # one is for the open page
+        return -(-groups // (self.warps * max(tiles, 1)))
 
 
 class RecordScores:

@@ -63,7 +63,7 @@ def _run_kernels(args: argparse.Namespace) -> int:
         raise UsageError(f"no wrong kernel {unknown[0]!r}; there are {', '.join(known)}")
 
     def seen(kill: KernelKill) -> None:
-        name = kill.mutant.id if kill.mutant else f"fastimpl.{kill.port} as it is"
+        name = kill.mutant.id if kill.mutant else f"fastimpl.{kill.port} as it is ({kill.judged})"
         mark = ("passes" if kill.mutant is None else "killed") if kill.right else f"WRONG: {kill.verdict}"
         print(f"{mark:16s} {name}: {kill.case or ''} {kill.message}", flush=True)
 

@@ -2,7 +2,8 @@
 
 from proofs_checks.mutants.gpu.registry import kernel_mutant
 
-ATTENTION, SELECT, RECORD = "attention.py", "locks/select.py", "locks/record.py"
+RUN, ATTENTION, SELECT, RECORD = "attend_run.py", "attention.py", "locks/select.py", "locks/record.py"
+RING = "locks/score_ring.py"
 
 kernel_mutant(
     "gpu-tf32-dot", "attention", "I", "float32 products in TF32, Triton's default: 13 bits are lost",
@@ -10,12 +11,12 @@ kernel_mutant(
 )  # fmt: skip
 kernel_mutant(
     "gpu-mask-fill", "attention", "A", "logits of tokens past the end are 0, not -inf",
-    file=ATTENTION, old='tl.where(inside[None, :], dot(query, tl.trans(key)) * scale_log2, float("-inf"))',
+    file=RUN, old='tl.where(inside[None, :], dot(query, tl.trans(key)) * scale_log2, float("-inf"))',
     new="dot(query, tl.trans(key)) * scale_log2",
 )  # fmt: skip
 kernel_mutant(
     "gpu-last-tile", "sparse_attention", "A", "the last page is read to its end, past T",
-    file=ATTENTION, old="(page * PAGE + position % PAGE < length)", new="(page * PAGE < length)",
+    file=RUN, old="(page * PAGE + position % PAGE < length)", new="(page * PAGE < length)",
 )  # fmt: skip
 kernel_mutant(
     "gpu-merge-nats", "attention", "B", "splits are weighed with 2^(natural log-mass)",
@@ -27,12 +28,12 @@ kernel_mutant(
 )  # fmt: skip
 kernel_mutant(
     "gpu-workspace-unwritten", "attention", "K", "a split without tokens writes no log-mass into the workspace",
-    file=ATTENTION, old='tl.where(empty, float("-inf"), mass), mask=live_group)',
-    new="mass, mask=live_group & (empty == 0))",
+    file=RUN, old='tl.where(empty, float("-inf"), mass), mask=group < G)',
+    new="mass, mask=(group < G) & (empty == 0))",
 )  # fmt: skip
 kernel_mutant(
     "gpu-32-bit-offset", "paged_attention", "I", "the offset of a block is a 32-bit product",
-    file=ATTENTION, old="keys + (block * stride_kb", new="keys + (block.to(tl.int32) * stride_kb.to(tl.int32)",
+    file=RUN, old="keys + (block * stride_kb", new="keys + (block.to(tl.int32) * stride_kb.to(tl.int32)",
 )  # fmt: skip
 kernel_mutant(
     "gpu-stride-from-shape", "paged_attention", "A", "a block's stride is rebuilt from the shape",
@@ -69,4 +70,17 @@ kernel_mutant(
     "gpu-stale-lengths", "locks_decode_paged", "J", "a captured step keeps the lengths of its first run",
     file="replayed.py", old="    assert isinstance(tokens, torch.Tensor)\n",
     new="    object.__setattr__(cache, 'tokens', tokens.clone())\n", port="replayed",
+)  # fmt: skip
+kernel_mutant(
+    "gpu-missing-barrier", "locks_decode", "I", "a program reads back its list of pages before all threads wrote it",
+    file="locks/attend.py", new="",
+    old="    tl.debug_barrier()  # what other threads of this program wrote is read below\n",
+)  # fmt: skip
+kernel_mutant(
+    "gpu-copy-not-awaited", "locks_decode", "I", "records are used before their copy into shared memory has arrived",
+    file=RING, old='"@!done bra ARRIVED;",', new="",
+)  # fmt: skip
+kernel_mutant(
+    "gpu-slot-reused-early", "locks_decode", "I", "every slot of the ring has the address of the first",
+    file=RING, old="add.u32 slot, slot0, {s * self.group};", new="add.u32 slot, slot0, 0;",
 )  # fmt: skip

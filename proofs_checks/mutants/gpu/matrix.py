@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ class KernelKill:
 
     mutant: KernelMutant | None
     port: str
+    judged: str
     verdict: str
     stage: str | None
     case: str | None
@@ -39,38 +40,40 @@ def judge_kernels(
     with tempfile.TemporaryDirectory() as folder:
         spec = write_port(Path(folder), mutant, port)
         report = verify(str(spec), stages, profile, device, timeout)
-    return _kill(mutant, port, report)
+    return _kill(mutant, port, ", ".join(stages), report)
 
 
-def _kill(mutant: KernelMutant | None, port: str, report: Report) -> KernelKill:
+def _kill(mutant: KernelMutant | None, port: str, judged: str, report: Report) -> KernelKill:
     failed = next((row for row in report.stages if row.failures), None)
     if failed is None:
-        return KernelKill(mutant, port, report.verdict, None, None, "; ".join(report.notes)[:300], None)
+        return KernelKill(mutant, port, judged, report.verdict, None, None, "; ".join(report.notes)[:300], None)
     first = failed.failures[0]
-    return KernelKill(mutant, port, report.verdict, failed.stage, first.case, first.message, first.suspect)
+    return KernelKill(mutant, port, judged, report.verdict, failed.stage, first.case, first.message, first.suspect)
 
 
 def kernel_matrix(
     device: str | None,
     profile: str = "quick",
     timeout: float = 120.0,
-    workers: int = 6,
+    workers: int = 12,
     seen: Callable[[KernelKill], None] | None = None,
     only: Iterable[str] | None = None,
 ) -> list[KernelKill]:
-    """First the kernels as they are, on every stage that a mutant spoils, then each mutant on its own stage."""
+    """The kernels as they are on every stage that a mutant spoils, then each mutant on its own stage; in this order.
+
+    ``seen`` is told of each as it is judged.
+    """
     chosen = [m for name, m in kernel_mutants().items() if only is None or name in set(only)]
     tasks: list[tuple[KernelMutant | None, str, list[str]]] = []
-    for port in dict.fromkeys(m.port for m in chosen):
-        tasks.append((None, port, list(dict.fromkeys(m.stage for m in chosen if m.port == port))))
+    for port, stage in dict.fromkeys((m.port, m.stage) for m in chosen):
+        tasks.append((None, port, [stage]))
     tasks += [(m, m.port, [m.stage]) for m in chosen]
-    kills = []
     with ThreadPoolExecutor(workers) as pool:
-        for kill in pool.map(lambda t: judge_kernels(t[0], t[1], t[2], device, profile, timeout), tasks):
-            kills.append(kill)
+        waiting = [pool.submit(judge_kernels, *task, device, profile, timeout) for task in tasks]
+        for done in as_completed(waiting):
             if seen:
-                seen(kill)
-    return kills
+                seen(done.result())
+    return [done.result() for done in waiting]
 
 
 def as_json(kills: list[KernelKill], device: str) -> dict[str, object]:
@@ -78,7 +81,7 @@ def as_json(kills: list[KernelKill], device: str) -> dict[str, object]:
     rows = []
     for kill in kills:
         mutant = kill.mutant
-        about = {"id": None, "stage": None, "class": None, "what": "the kernels as they are", "port": kill.port}
+        about = {"id": None, "stage": kill.judged, "class": None, "what": "the kernels as they are", "port": kill.port}
         if mutant:
             about |= {"id": mutant.id, "stage": mutant.stage, "class": mutant.suspect, "what": mutant.what}
         found = {"first_failing_stage": kill.stage, "first_failing_case": kill.case, "message": kill.message}
