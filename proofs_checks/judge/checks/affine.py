@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.bounds.common import gamma
-from proofs_checks.judge.checks.codes import SCALE_FORMATS
+from proofs_checks.judge.checks.codes import SCALE_FORMATS, held
 from proofs_checks.judge.judgement import Call, Departure, Fault, Judgement, compare
 
 
@@ -26,17 +26,21 @@ def affinely_quantized(call: Call) -> Judgement:
         return judgement
     least, most = x.min(axis=-1), x.max(axis=-1)
     constant, exact = least == most, (most - least) / levels
+    scale_of_spread = np.where(constant, 0.0, scale)
+    plain: Judgement | None = None
     for stored, rounding in SCALE_FORMATS.items():
         judgement = Judgement()
         compare(judgement, "zero", zero, least, rounding * np.abs(least))
-        allowed = (gamma(3, u) + rounding) * exact + call.precision.tiny
-        compare(judgement, "scale", np.where(constant, 0.0, scale), exact, allowed)
-        if not judgement.faults:
+        computed = gamma(3, u) * exact + call.precision.tiny
+        compare(judgement, "scale", scale_of_spread, exact, computed + rounding * exact)
+        kept = held(zero[zero != least], stored) and held(scale[np.abs(scale_of_spread - exact) > computed], stored)
+        if not judgement.faults and kept:
             if rounding:
                 judgement.departures.append(Departure("AMB-08", f"affine scale and zero are stored in {stored}"))
             _judge_codes(judgement, call, [(scale, zero), (exact, least)], constant, levels)
-            break
-    return judgement
+            return judgement
+        plain = plain or judgement
+    return plain or judgement
 
 
 def _judge_codes(judgement: Judgement, call: Call, rows: list[tuple[Any, Any]], constant: Any, levels: int) -> None:
