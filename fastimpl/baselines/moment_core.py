@@ -33,7 +33,7 @@ def moment_scores_kernel(
     query = load_queries(queries + head * G * D, G, G_PAD, D, D_PAD, 0, 1, D).to(tl.float32)
     centroid = tl.load(centroids + row[:, None] * D + channel[None, :], mask=live, other=0.0)
     spread = tl.zeros([G_PAD, M], tl.float32)
-    for k in tl.static_range(RANK):
+    for k in range(RANK):
         direction = tl.load(directions + (row * RANK + k)[:, None] * D + channel[None, :], mask=live, other=0.0)
         energy = tl.load(energies + row * RANK + k, mask=here, other=0.0)
         along = dot(query, tl.trans(direction))
