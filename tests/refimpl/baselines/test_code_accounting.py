@@ -69,7 +69,13 @@ def test_lloyd2(model):
 
 
 def test_residuals_of_both_rules():
-    assert [kivi_residual(tokens=t) for t in (0, 1, 128, 129, 256)] == [(0, 0), (1, 1), (128, 128), (1, 128), (128, 128)]
+    assert [kivi_residual(tokens=t) for t in (0, 1, 128, 129, 256)] == [
+        (0, 0),
+        (1, 1),
+        (128, 128),
+        (1, 128),
+        (128, 128),
+    ]
     assert [kivi_residual(tokens=t, rule="prefill") for t in (0, 1, 128, 129)] == [(0, 0), (1, 1), (0, 128), (1, 128)]
 
 
