@@ -18,6 +18,7 @@ from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.dialects import DIALECTS, PAPER, Dialect, find_anywhere
 from proofs_checks.judge.files import layout
 from proofs_checks.judge.files.session import file_session
+from proofs_checks.judge.interpreter import add_python
 from proofs_checks.judge.reports import targets
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import live_session
@@ -47,6 +48,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
         metavar="MIB",
         help="limit of the port's process (default 8192, or half of the machine)",
     )
+    add_python(parser)
     add_expected(parser)
     targets.add_targets(parser)
 
@@ -107,6 +109,7 @@ def run_verify(args: argparse.Namespace) -> int:
             progress,
             known,
             args.memory_limit,
+            args.python,
         )
     print_report(report, Console(stderr=targets.to_stdout(args)))
     targets.write_reports(args, report)
@@ -227,6 +230,7 @@ def add_repro(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", default=None, help="input dtype (default float32)")
     parser.add_argument("--device", help="overrides the port's DEVICE")
+    add_python(parser)
     parser.add_argument(
         "--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of the call (default 20)"
     )
@@ -240,7 +244,7 @@ def run_repro(args: argparse.Namespace) -> int:
     if dtype not in case.dtypes:
         raise UsageError(f"--dtype: {case.id} has inputs in {', '.join(case.dtypes)}, not {dtype!r}")
     folder = Path(args.port).is_dir() and (Path(args.port) / layout.MANIFEST).is_file()
-    live = live_session(args.port, args.device, args.stage_timeout)
+    live = live_session(args.port, args.device, args.stage_timeout, python=args.python)
     with file_session(args.port) if folder else live as session:
         case, _, _ = _case_and_dtype(args.case, session.declared.dialect)
         try:

@@ -68,8 +68,8 @@ def interleaved(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, st
     return {**views, "key_pool": both[:, 0], "value_pool": both[:, 1]}
 
 
-ORDERED = ("gains",)
-"""Arrays that may not be rolled: a port may refuse gains that increase."""
+ORDERED = ("gains", "minimum", "maximum")
+"""Arrays that may not be rolled: a port may refuse gains that increase, and a minimum above its maximum."""
 
 
 def older(name: str, array: Any) -> Any:

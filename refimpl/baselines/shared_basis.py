@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from refimpl.attention import log_sum_exp, scale_of
 from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, real, whole
 
 FORMS = ("reconstruction", "projected")
@@ -97,6 +98,39 @@ def shared_basis_pages(*, key_pages: Any, mean: Any, basis: Any, form: str) -> F
     )
     coordinates = np.einsum("hpbd,hdr->hpbr", pages - centred_on, basis, optimize=True)
     return centred_on + np.einsum("hpbr,hdr->hpbd", coordinates, basis, optimize=True)
+
+
+def shared_basis_scores(
+    *, queries: Any, mean: Any, basis: Any, coordinates: Any, softmax_scale: float | None = None
+) -> FloatArray:
+    """Log-mass of pages whose keys are m + W c in one basis for all pages, in nats, [H, G, P].
+
+    Args:
+        queries: [H, G, d]. mean: [H, d]. basis: [H, d, r]. coordinates: [H, P, B, r], one row per token.
+        softmax_scale: factor on the logits, default 1/sqrt(d).
+
+    Raises:
+        ArgumentError: a shape, a non-finite value, or pages without tokens.
+
+    Source: Locks App. D (Sequence-basis and Global-basis rows), reconstruction form of AMB-28.
+
+    Two tokens of logits 2 + 0 and 2 + ln 3: log(4 e^2).
+
+    >>> scores = shared_basis_scores(queries=[[[1.0]]], mean=[[2.0]], basis=[[[1.0]]],
+    ...                              coordinates=[[[[0.0], [np.log(3)]]]])
+    >>> round(float(scores[0, 0, 0] - np.log(4)), 12)
+    2.0
+    """
+    sizes = Sizes()
+    queries = real("queries", queries, "H G d", sizes)
+    mean, basis = real("mean", mean, "H d", sizes), real("basis", basis, "H d r", sizes)
+    coordinates = real("coordinates", coordinates, "H P B r", sizes)
+    if sizes["B"] == 0:
+        raise ArgumentError("coordinates: expected at least one token per page, got B=0")
+    centre = np.einsum("hgd,hd->hg", queries, mean)[..., None, None]
+    projected = np.einsum("hgd,hdr->hgr", queries, basis, optimize=True)
+    logits = centre + np.einsum("hgr,hpbr->hgpb", projected, coordinates, optimize=True)
+    return log_sum_exp(scale_of(softmax_scale, sizes["d"]) * logits)
 
 
 def bucket_basis_pages(*, key_pages: Any, rank: int, bucket: int, form: str) -> FloatArray:

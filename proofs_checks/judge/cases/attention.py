@@ -27,17 +27,15 @@ def attention_cases() -> list[Case]:
     equals, huge = _mean_of_equals, _huge_negative
     cases = [
         stage.probe("head-map", "G", HEAD_MAP, _head_map, judged=("output",)),
-        stage.probe(
-            "head-map-of-3", "G", "2 KV heads of 3 queries", partial(sizes.constant_heads, 2, 3), judged=OUTPUT
-        ),
-        stage.probe("head-map-12-of-17", "G", MANY_HEADS, partial(sizes.constant_heads, 12, 17), judged=OUTPUT),
+        stage.size("head-map-of-3", "G", "2 KV heads of 3 queries", partial(sizes.constant_heads, 2, 3), judged=OUTPUT),
+        stage.size("head-map-12-of-17", "G", MANY_HEADS, partial(sizes.constant_heads, 12, 17), judged=OUTPUT),
         *[
-            stage.probe(f"last-channel-{d}", "A", WIDTH, partial(sizes.last_channel, d), judged=OUTPUT)
+            stage.size(f"last-channel-{d}", "A", WIDTH, partial(sizes.last_channel, d), judged=OUTPUT)
             for d in (8, 96, 192, 256, 512)
         ],
         stage.probe("token-count-17", "A", "17 tokens: none lost, no zero lane added", _seventeen, judged=("output",)),
         *[
-            stage.probe(f"token-count-{T}", "A", LENGTH, partial(sizes.last_token, T), judged=OUTPUT)
+            stage.size(f"token-count-{T}", "A", LENGTH, partial(sizes.last_token, T), judged=OUTPUT)
             for T in (1, 1025, 70001)
         ],
         stage.exact("no-tokens", "B", "no tokens: output 0, lse -inf, no NaN", _no_tokens),
@@ -149,7 +147,7 @@ def merge_cases() -> list[Case]:
         stage.probe("masses-8-and-2", "B", "weights .99753 : .00247; in base 2 .98462 : .01538", _unequal_masses),
         stage.probe("large-log-masses", "B", "masses near 60000: exp of the mass itself overflows", _large_masses),
         stage.probe("heads-60000-apart", "B", "each head has its own maximum", sizes.far_heads),
-        stage.probe("last-of-300-splits", "B", "no fixed number of splits", partial(sizes.last_split, 300)),
+        stage.size("last-of-300-splits", "B", "no fixed number of splits", partial(sizes.last_split, 300)),
         stage.relation(
             "mass-shift",
             "adding 16 to every log-mass leaves the output and adds 16 to the lse",

@@ -23,7 +23,6 @@ def score_cases() -> list[Case]:
     stage = Family("locks_score_pages", "H")
     return [
         stage.probe("natural-log", "B", "16 logits of 0: the score is ln 16, not 4", partial(_plain, 16)),
-        *locks_sizes.score_sizes(),
         stage.probe("centroid-counts", "H", "equal deviations around different centroids", _centroids),
         stage.probe("deviations-count", "H", "equal centroids, different deviations", _deviations),
         stage.probe("sum-not-maximum", "B", "16 logits of 1 outweigh one logit of 2", _sum_not_max),
@@ -32,6 +31,7 @@ def score_cases() -> list[Case]:
         stage.probe("head-map", "G", "KV heads of different centroids, three query heads each", _heads),
         stage.probe("scale-inside", "B", "an explicit scale stands inside the exponential", _scaled),
         stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_random, 1, 3, 5, 80, 16, 8)),
+        *locks_sizes.score_sizes(),
         stage.relation("page-order", "pages are scored one by one", _seven_pages, _reverse, _flip),
         stage.general("G8-d128", "the papers' shape", partial(_random, 2, 8, 9, 128, 16, 8)),
         stage.general("G7-B8-r4", "seven query heads, B = 8, rank 4", partial(_random, 1, 7, 6, 64, 8, 4)),

@@ -24,9 +24,9 @@ def build_sizes() -> list[Case]:
     stage = Family("locks_build_summary", "H")
     return [
         stage.probe("own-heads", "G", "every head's pages have their own centroid", _own_pages, judged=("centroid",)),
-        stage.probe("B1", "A", "pages of one token: the token is the centroid", _pages_of_one),
-        stage.probe("B15-d96", "A", "15 tokens, 96 channels, all 14 modes", partial(_planted, 15, 96, 14)),
-        stage.probe("B5-d64", "A", "5 tokens, all 4 modes", partial(_planted, 5, 64, 4)),
+        stage.size("B1", "A", "pages of one token: the token is the centroid", _pages_of_one),
+        stage.size("B15-d96", "A", "15 tokens, 96 channels, all 14 modes", partial(_planted, 15, 96, 14)),
+        stage.size("B5-d64", "A", "5 tokens, all 4 modes", partial(_planted, 5, 64, 4)),
     ]
 
 
@@ -50,17 +50,17 @@ def score_sizes() -> list[Case]:
     return [
         stage.probe("no-pages", "A", "P = 0: scores of no pages", partial(one_mode, 0, 16)),
         *[
-            stage.probe(f"last-token-of-{B}", "A", LAST_TOKEN, partial(one_mode, 3, B, last=-200.0))
+            stage.size(f"last-token-of-{B}", "A", LAST_TOKEN, partial(one_mode, 3, B, last=-200.0))
             for B in (1, 5, 33, 64)
         ],
-        *[stage.probe(f"last-channel-{d}", "A", LAST_CHANNEL, partial(one_mode, 3, 16, d=d)) for d in (8, 96, 256)],
-        stage.probe("last-page-of-700", "A", "every page is scored", partial(one_mode, 700, 4)),
-        stage.probe("last-mode-of-15", "H", LAST_MODE, partial(one_mode, 3, 16, r=15)),
+        *[stage.size(f"last-channel-{d}", "A", LAST_CHANNEL, partial(one_mode, 3, 16, d=d)) for d in (8, 96, 256)],
+        stage.size("last-page-of-700", "A", "every page is scored", partial(one_mode, 700, 4)),
+        stage.size("last-mode-of-15", "H", LAST_MODE, partial(one_mode, 3, 16, r=15)),
         stage.probe(
             "tf32-basis", "I", "a basis entry of 2049 / 2048", partial(one_mode, 2, 16, entry=2049 / 2048), **W
         ),
         stage.probe("tf32-coefficients", "I", "coefficients of 2049", partial(one_mode, 2, 16, first=2049.0), **W),
-        stage.probe("head-map-12-of-17", "G", "12 KV heads of 17 queries", _many_heads),
+        stage.size("head-map-12-of-17", "G", "12 KV heads of 17 queries", _many_heads),
     ]
 
 
@@ -112,13 +112,13 @@ def share_sizes() -> list[Case]:
     """Probes of `locks_page_shares`."""
     stage = Family("locks_page_shares", "C")
     return [
-        stage.probe("three-heads", "G", "three heads of equal shares average to them", partial(_heads, 3, 3)),
-        stage.probe(
+        stage.size("three-heads", "G", "three heads of equal shares average to them", partial(_heads, 3, 3)),
+        stage.size(
             "twelve-heads", "G", "8 heads are even, 4 see page 1 alone: shares 1/3 and 2/3", partial(_heads, 12, 8)
         ),
-        stage.probe("one-page", "C", "P = 1 has all", lambda: {"scores": np.full((2, 3, 1), -7.0)}),
+        stage.size("one-page", "C", "P = 1 has all", lambda: {"scores": np.full((2, 3, 1), -7.0)}),
         *[
-            stage.probe(f"last-page-of-{P}", "C", "the last page holds half the mass", partial(_half_last, P))
+            stage.size(f"last-page-of-{P}", "C", "the last page holds half the mass", partial(_half_last, P))
             for P in (129, 3000)
         ],
         stage.probe("group-mass-sums", "C", "masses of a group are added: 1 + 1 + 1 against 2", _three_ones),
@@ -149,14 +149,14 @@ def select_sizes() -> list[Case]:
     sizes = [(1, 5), (8, 40), (64, 300), (48, 240)]
     return [
         *[
-            stage.probe(f"page-size-{B}", "C", f"budget {b}: k = 5", partial(_ranked, 12, b, B), kind="set")
+            stage.size(f"page-size-{B}", "C", f"budget {b}: k = 5", partial(_ranked, 12, b, B), kind="set")
             for B, b in sizes
         ],
-        stage.probe(
+        stage.size(
             "all-but-one", "C", "k = P - 1: the least middle page goes", partial(_ranked, 9, 128, 16), kind="set"
         ),
         *[
-            stage.probe(
+            stage.size(
                 f"P-{P}", "C", "8 of a power of two of pages, best anywhere", partial(_ranked, P, 128, 16), kind="set"
             )
             for P in (1024, 2048, 4096, 8192, 16384, 32768, 65536)
@@ -176,7 +176,7 @@ def quantize_sizes() -> list[Case]:
     stage = Family("locks_quantize_summary", "D")
     return [
         stage.probe("exact-halves", "D", "halves of a step: to even, or a departure", _halves),
-        stage.probe("last-channel-256", "D", "the largest entry of every column stands in channel 255", _last_row),
+        stage.size("last-channel-256", "D", "the largest entry of every column stands in channel 255", _last_row),
     ]
 
 
