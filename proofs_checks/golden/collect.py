@@ -24,11 +24,19 @@ LARGEST_WIDTH = 16
 LEFT_OUT = {
     "lloyd_max_codebook/normal-d64-8-bits": "127 unknowns in 50 digits",
     "lloyd_max_codebook/sphere-d16-8-bits": "127 unknowns in 50 digits",
-    **{
-        f"{stage}/{name}": "budget is left for channels that the query sees by a port's rounding alone"
-        for stage in ("readkv_attention", "readkv_restricted_attention")
-        for name in ("large-logits", "one-live-channel", "light-tokens", "pooled-values", "odd-tail")
-    },
+    **dict.fromkeys(
+        (
+            "readkv_attention/large-logits",
+            "readkv_attention/light-tokens",
+            "readkv_attention/one-live-channel",
+            "readkv_attention/pooled-values",
+            "readkv_restricted_attention/large-logits",
+            "readkv_restricted_attention/light-tokens",
+            "readkv_restricted_attention/odd-tail",
+            "readkv_restricted_attention/one-live-channel",
+        ),
+        "budget is left for channels that the query sees by a port's rounding alone",
+    ),
 }
 """Cases of the judge that are small, plain and not stored, with the reason."""
 

@@ -119,7 +119,10 @@ def make_job(case: Case, stage: Stage, inputs: Mapping[str, Any]) -> Job:
 
 def _holds(stage: Stage, carried: Mapping[str, Any], dtype: str) -> bool:
     arrays = [v for n, v in carried.items() if stage.arguments.get(n) == "input"]
-    return all(np.array_equal(round_to(a, dtype).astype(np.float64), a.astype(np.float64)) for a in arrays)
+    rounded_arrays = [round_to(a, dtype).astype(np.float64) for a in arrays]
+    return all(
+        np.array_equal(r, a.astype(np.float64), equal_nan=True) for r, a in zip(rounded_arrays, arrays, strict=True)
+    )
 
 
 def parts(name: str, value: Any) -> dict[str, Any]:

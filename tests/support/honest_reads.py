@@ -98,10 +98,9 @@ class Port:
         q = queries.astype(F)
         return self.dot(np.where(q > 0, q, 0), maximum) + self.dot(np.where(q > 0, 0, q), minimum)
 
-    def quest_pages(self, *, scores, budget_tokens, page_size, recent_page=False):
+    def quest_pages(self, *, scores, budget_tokens, page_size, recent_pages=0):
         scores = np.array(scores)
-        if recent_page:
-            scores[..., -1] = np.inf
+        scores[..., scores.shape[-1] - recent_pages :] = np.inf
         pages = top(scores, min(max(3, budget_tokens // page_size), scores.shape[-1]))
         read = (pages[..., None] == np.arange(scores.shape[-1])).any(axis=(1, 2))
         return {"pages": pages, "read": read.astype(np.uint8)}

@@ -16,7 +16,7 @@ BUFFER = 16384
 """Candidates that a fixed buffer of a real selection kernel held: pages beyond were lost without a word."""
 
 BITS = (2, 4, 8, "fp", None)
-LATE = "16 slots for {} near-equal pages; the best stand last, past a buffer of 16,384"
+LATE = "10 slots for {} near-equal pages; the best stand last, where a buffer of 16,384 ends"
 OPEN = "17 tokens in pages of 4: the last page holds one token, whose score is exact and nothing is padded"
 HEADS = "{} query heads on one KV head: h // G, shares averaged over {}"
 WIDE = ("float32",)
@@ -116,7 +116,7 @@ def _select() -> list[Case]:
     return [
         *[
             stage.probe(f"low-contrast-{P}", "C", LATE.format(P), partial(late, P), kind="set")
-            for P in (BUFFER, BUFFER + 1)
+            for P in (BUFFER, BUFFER + 1, BUFFER + 16)
         ],
         stage.probe(
             "threshold-ties",

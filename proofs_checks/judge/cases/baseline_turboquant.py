@@ -98,7 +98,7 @@ def _midpoints() -> Inputs:
 def _uneven() -> Inputs:
     y = np.array([[0.02, 0.2, 0.35, 0.55, 0.7, -0.02, -0.2, -0.2]])
     levels = np.array([-0.8, -0.3, -0.1, -0.05, 0.05, 0.1, 0.3, 0.8])
-    return {"x": 4 * y / np.linalg.norm(y), "rotation": np.eye(8), "levels": levels}
+    return {"x": y / np.linalg.norm(y), "rotation": np.eye(8), "levels": levels}
 
 
 def _permuted() -> Inputs:
@@ -243,7 +243,8 @@ def qjl_estimate_cases() -> list[Case]:
     stage = Family("qjl_estimate", "F")
     return [
         stage.probe("factor", "F", "one row, one sign: sqrt(pi/2) times norm times projection", _one_row),
-        stage.probe("rows-not-channels", "F", "m = 96, d = 32: the factor divides by m", partial(_signs, 96, 32)),
+        stage.probe("rows-not-channels", "F", "m = 96, d = 32: the factor divides by m", _unit_signs),
+        stage.probe("norms", "D", "norms from 1 to 2", partial(_signs, 32, 32)),
         stage.general("random", "m = d = 64", partial(_signs, 64, 64)),
     ]
 
@@ -255,6 +256,10 @@ def _one_row() -> Inputs:
         "projection": np.array([[1.0, 0.5]]),
         "queries": np.array([[2.0, 0.0], [0.0, 2.0]]),
     }
+
+
+def _unit_signs() -> Inputs:
+    return {**_signs(96, 32), "norm": np.ones(9)}
 
 
 def _signs(rows: int, d: int) -> Inputs:

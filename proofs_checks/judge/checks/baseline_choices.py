@@ -20,7 +20,7 @@ def quest_chosen(call: Call) -> Judgement:
     """`quest_pages`: pages per query head from the given scores, and the union over the group of the port's own."""
     judgement, scores, pages = Judgement(), call.inputs["scores"], np.asarray(call.answer["pages"])
     H, _, P = scores.shape
-    forced = {P - 1} if call.inputs.get("recent_page") and P else set()
+    forced = range(P - int(call.inputs.get("recent_pages", 0)), P)
     lowest = call.reference["pages"] if call.lowest_index else None
     if judge_choice(judgement, "pages", pages, (scores, scores), forced=forced, lowest=lowest):
         union = np.zeros((H, P), dtype=np.uint8)
