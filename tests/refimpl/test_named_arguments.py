@@ -34,7 +34,8 @@ def public_functions():
         module = importlib.import_module(info.name)
         for name, value in vars(module).items():
             ours = getattr(value, "__module__", None) == info.name and not name.startswith(("_", "x_"))
-            if ours and inspect.isfunction(inspect.unwrap(value)) and module is not checks:
+            function = ours and inspect.isfunction(inspect.unwrap(value)) and module is not checks
+            if function and inspect.signature(value).parameters:
                 yield value
 
 

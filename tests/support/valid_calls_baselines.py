@@ -7,6 +7,7 @@ from valid_calls_readkv import CODES, GEOMETRY, state
 from refimpl.baselines import (
     centroid,
     choose,
+    code_accounting,
     codebook,
     expected_attention,
     kivi,
@@ -59,6 +60,24 @@ CALLS = [
         },
     ),
     (choose.protected_tokens, {"tokens": Free(9), "first_tokens": Whole(1, low=0), "recent_tokens": Whole(2, low=0)}),
+    (
+        code_accounting.kivi_bits,
+        {
+            "tokens": Whole(18, low=0),
+            "bits": BITS,
+            "rule": Choice("readkv", "prefill"),
+            "group_size": Whole(5, low=1),
+            "residual": Whole(5, low=1),
+        },
+    ),
+    (
+        code_accounting.kivi_percent,
+        {"lengths": Free([1, 2]), "bits": BITS, "rule": Choice("readkv", "prefill")},
+    ),
+    (
+        code_accounting.turboquant_percent,
+        {"layers": Whole(6, low=1, accept=(4,)), "channels": Whole(8, low=2), "edge": Whole(2, low=0, high=3)},
+    ),
     (codebook.codebook_train, {"keys": KEYS, "entries": Whole(3, low=1, high=18), "sweeps": Whole(2, low=0)}),
     (codebook.codebook_encode, {"keys": KEYS, "codewords": Reals("H P d")}),
     (codebook.codebook_decode, {"codewords": Reals("H P d"), "codes": Integers("H T", 0, 3)}),
@@ -185,7 +204,7 @@ CALLS = [
             "scores": Reals("H G P"),
             "budget_tokens": BUDGET,
             "page_size": Whole(5, low=1),
-            "recent_page": Choice(False, True),
+            "recent_pages": Whole(2, low=0, high=3),
         },
     ),
     (quest.quest_kept_pages, {"budget_tokens": BUDGET, "page_size": Whole(5, low=1), "pages": Whole(4, low=0)}),
