@@ -31,7 +31,7 @@ from refimpl.readkv import (
 )
 
 POSITIVE, NONNEGATIVE = {"above": 0.0}, {"low": 0.0}
-CODES = Integers("H T d", 0, 255)
+CODES = Integers("H T d", 0, 255, np.random.default_rng(0).integers(0, 256, size=(2, 18, 8)))
 
 
 def state():
@@ -230,7 +230,10 @@ CALLS = [
             "codes": Integers("H 8", 0, 255),
         },
     ),
-    (policies.read_schedule, {**READ, "key_depths": Integers("H d", 0, 8), "value_depths": Integers("H T", 0, 8)}),
+    (
+        policies.read_schedule,
+        {**READ, "key_depths": Integers("H d", 0, 8, 3), "value_depths": Integers("H T", 0, 8, 3)},
+    ),
     (policies.read_uniform, {**READ, "key_depth": Whole(2, low=0, high=8), "value_depth": Whole(2, low=0, high=8)}),
     (policies.read_full, READ),
     (policies.calibration_key_importance, {"rotated_queries": Reals("T H G d"), "key_scale": Reals("H d", **POSITIVE)}),
