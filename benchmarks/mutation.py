@@ -9,8 +9,10 @@ benchmarks/mutation_report.py writes the report.
 """
 
 import argparse
+import importlib
 import json
 import os
+import pkgutil
 import resource
 import shutil
 import subprocess
@@ -49,6 +51,14 @@ def write_mutants():
     return functions
 
 
+def forget_mutants_examples():
+    """Drop the mutants' docstrings: the examples of the original are enough, and they meet the mutant."""
+    for info in pkgutil.walk_packages([str(TREE / "refimpl")], "refimpl."):
+        for name, value in vars(importlib.import_module(info.name)).items():
+            if "__mutmut_" in name and name.rpartition("_")[2].isdigit():
+                value.__doc__ = None
+
+
 def clear_caches():
     """Forget memoised results, so that a mutant is computed and every test meets the functions it depends on."""
     for module in list(sys.modules.values()):
@@ -67,7 +77,7 @@ class MutationSession:
         self.running = {}
 
     def pytest_collection_modifyitems(self, items):
-        # mutmut repeats a docstring in every mutant; the original's is the one to keep
+        # what is left of the repeated docstrings are methods'
         items[:] = [i for i in items if "__mutmut_" not in i.nodeid or i.nodeid.endswith("__mutmut_orig")]
         self.names = {i: dict(i.dtest.globs) for i in items if hasattr(i, "dtest")}
 
@@ -98,6 +108,7 @@ class MutationSession:
                 if status is None or (self.again and status in ("survived", "no tests")):
                     self.start(function, mutant, [item for _, item in sorted(tests[function], key=lambda t: t[0])])
             RESULTS.write_text(json.dumps(self.results))
+            print(f"{time.process_time():.0f} s: {function}", flush=True)
         while self.running:
             self.finish_one()
         RESULTS.write_text(json.dumps(self.results))
@@ -166,6 +177,7 @@ def main():
     os.environ |= {"HYPOTHESIS_PROFILE": "mutation", "OMP_NUM_THREADS": "1", "MUTANT_UNDER_TEST": ""}
     os.chdir(TREE)
     sys.path[:] = [str(TREE), *(p for p in sys.path if Path(p).resolve() not in (ROOT, ROOT / "benchmarks"))]
+    forget_mutants_examples()
     sys.exit(pytest.main(PYTEST, plugins=[MutationSession(chosen, results, arguments.jobs, arguments.again)]))
 
 

@@ -108,9 +108,9 @@ def test_half_a_million_items_in_under_a_second(rate):
     N = 4 * 131072
     importance = np.random.default_rng(0).exponential(size=N) ** 4
     gains = deployed_table().gains
-    started = time.perf_counter()
+    started = time.process_time()
     depths = readkv_choose_depths(importance=importance, gains=gains, budget=rate * N)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
     assert depths.sum() == rate * N
 
 
