@@ -25,7 +25,7 @@ POINTERS = {
     **dict.fromkeys(("block_table", "tokens"), "*i64"),
     **dict.fromkeys(("scores", "outputs", "lses", "lse", "largests", "totals", "grams", "vectors", "shares"), "*fp32"),
     **dict.fromkeys(("records", "centroids", "bases", "coefficients", "packed"), "*u8"),
-    **dict.fromkeys(("kept_ids", "kept_values"), "*i32"),
+    **dict.fromkeys(("kept_ids", "kept_values", "scratch"), "*i32"),
     **dict.fromkeys(("x", "scales"), "*fp32"),
     "codes": "*i8",
     "output": "*bf16",
@@ -39,7 +39,7 @@ Configuration = tuple[str, dict[str, Any], dict[str, str], int]
 def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     """One configuration per kernel that has this branch."""
     record = importlib.import_module("fastimpl.locks.record").Layout(16, 128, 8, 4, "float16")
-    scoring = importlib.import_module("fastimpl.locks.score_records")
+    scoring, selection = (importlib.import_module(f"fastimpl.locks.{m}") for m in ("score_records", "select"))
     ptx, layout = branch == "ptx", record.constants
     follow = {"DEPENDENT": hopper and ptx}
     group = {"G": 8, "G_PAD": 16}
@@ -50,6 +50,19 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
             {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "PTX": ptx, **follow,
              **SWITCHES, **layout, **scoring.ptx_of(record, ptx, 8, 2, 2, "bulk" if hopper else "async")},
             {}, 2 if ptx else 4,
+        ),
+        "select_attend_kernel": (
+            "locks.attend",
+            {"ITEMS": 4096, "SOURCE": 2, "STEP": 128, **group, "G_ROWS": 8, "D": 128, "D_PAD": 128, "PAGE": 16,
+             "BLOCK": 64, "KEPT": 128, "STAGES": 5, **SWITCHES, **follow,
+             **selection.ptx_of(ptx, 4096, 4)},
+            {"values": "*i32", "ids": "*i32", "pages": "*i32", "blocks": "*i32", "value_cache": "*bf16"}, 4,
+        ),
+        "select_kernel": (
+            "locks.select",
+            {"CHUNK": 1024, "BLOCK": 1024, "SOURCE": 1, "LAST": False, "ONE_BLOCK": True, "LENGTHS": True,
+             "G": 8, "G_PAD": 8, "STEP": 64, **follow, **selection.ptx_of(ptx, 1024, 8)},
+            {"values": "*fp32", "ids": "*fp32"}, 8,
         ),
         "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
     }  # fmt: skip
@@ -67,7 +80,6 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "DROP": 1e-5,
         "QUAD_COUNT": 4,
     }
-    select = {"LENGTHS": True, "G": 8, "G_PAD": 8, "STEP": 64, **follow}
     chunk = {"G": 8, "G_PAD": 8, "CHUNK": 1024, "LENGTHS": True, "ROWS": 8}
     line: dict[str, Any] = {"RANK": 8, "BLOCK": 1024, "D": 128}
     split = {
@@ -83,22 +95,11 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     }
     return two | {
         "split_attention_kernel": ("attention", split, {"pages": "*i32"}, 4),
-        "select_attend_kernel": (
-            "locks.attend",
-            {"ITEMS": 4096, "SOURCE": 2, "STEP": 128, **group, "G_ROWS": 8, "D": 128, "D_PAD": 128, "PAGE": 16,
-             "BLOCK": 64, "KEPT": 128, "STAGES": 3, **SWITCHES, **follow},
-            {"values": "*i32", "ids": "*i32", "pages": "*i32", "blocks": "*i32", "value_cache": "*bf16"}, 4,
-        ),
         "merge_kernel": ("attention", {"G": 8, "D": 128, "D_PAD": 128, "BLOCK": 32, **follow}, {}, 4),
         "score_summary_kernel": ("locks.score", {"M": 16, **PAGE, "RANK": 8, **group, **SWITCHES}, summary, 4),
         "exact_scores_kernel": ("locks.score", {"M": 4, **PAGE, **group, "OPEN": False, **SWITCHES}, {}, 4),
         "mass_kernel": ("locks.combine", {**chunk, "POOL": False}, {}, 4),
         "shares_kernel": ("locks.combine", {**chunk, "RULE": 0, "STEP": 64}, {}, 4),
-        "select_kernel": (
-            "locks.select",
-            {"CHUNK": 1024, "BLOCK": 1024, "SOURCE": 1, "LAST": False, "ONE_BLOCK": True, **select},
-            {"values": "*fp32", "ids": "*fp32"}, 8,
-        ),
         "gram_kernel": ("locks.summary", {"M": 1, **PAGE, "PRECISION": "ieee", **SWITCHES}, {}, 1),
         "finish_kernel": ("locks.summary", {**finish, **SWITCHES, **layout}, {}, 1),
         "quantize_kernel": ("locks.quantize", {"N": 128, "N_PAD": 128, "LINES": 4}, {}, 4),

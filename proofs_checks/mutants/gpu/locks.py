@@ -49,8 +49,8 @@ kernel_mutant(
     file="locks/jacobi.py", old="SWEEPS = 12", new="SWEEPS = 3",
 )  # fmt: skip
 kernel_mutant(
-    "gpu-bounded-candidates", "locks_select_pages", "C", "a chunk hands on 64 candidates at most",
-    file=SELECT, old="self.survivors = min(kept, self.chunk)", new="self.survivors = min(kept, self.chunk, 64)",
+    "gpu-bounded-candidates", "locks_select_pages", "C", "a chunk hands on 4 candidates at most",
+    file=SELECT, old="self.survivors = min(kept, self.chunk)", new="self.survivors = min(kept, self.chunk, 4)",
 )  # fmt: skip
 kernel_mutant(
     "gpu-tie-order", "locks_select_pages", "C", "of equal shares the first threads' win: no order by page",
@@ -58,8 +58,9 @@ kernel_mutant(
     new="keep = more + same * (earlier > tl.sum(same, 0) - room).to(tl.int32)",
 )  # fmt: skip
 kernel_mutant(
-    "gpu-scale-as-bf16", "locks_decode", "D", "scales are read as bfloat16: 8 bits are lost",
-    file=RECORD, old="mask=mask, other=0.0).to(tl.float32)", new="mask=mask, other=0.0).to(tl.bfloat16).to(tl.float32)",
+    "gpu-scale-as-bf16", "locks_decode", "D", "a float32 scale is read as if it were bfloat16",
+    file=RECORD, old="element: tl.constexpr = tl.float16 if HALF else tl.float32",
+    new="element: tl.constexpr = tl.float16 if HALF else tl.bfloat16",
 )  # fmt: skip
 kernel_mutant(
     "gpu-stale-table", "paged_attention", "J", "a captured step keeps the block table of its first run",
