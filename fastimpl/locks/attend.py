@@ -123,7 +123,7 @@ class SelectedAttention:
             values, ids, largests, totals, selection.scratch, queries, cache.keys, cache.values, table, tokens, selection.pages,
             self.blocks, self.parts, self.masses, *queries.stride()[:3], *cache.key_strides, *cache.value_strides,
             stride_table, length, stride_in, items, selection.kept, H, self.splits, tiles, self.scale * LOG2E.value,
-            ITEMS=padded(items), SOURCE=source, STEP=min(padded(tiles, 1), 128), G=G, G_ROWS=padded(G, 1),
+            ITEMS=padded(items), SOURCE=source, STEP=min(padded(tiles, 1), 256), G=G, G_ROWS=padded(G, 1),
             G_PAD=padded(G), D=d, D_PAD=padded(d), PAGE=cache.page_size, BLOCK=self.block,
             KEPT=padded(selection.kept), STAGES=5 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
             **ptx_of(selection.ptx, padded(items), 4),

@@ -282,7 +282,7 @@ class PageSelection:
             values, ids, values if self.tokens is None else self.tokens, largests, totals, self.scratch, kept_values,
             kept_ids, self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
             CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
-            ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 128),
+            ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 256),
             num_warps=warps, **ptx_of(self.ptx and source > 0 and chunk <= block, block, warps),
             **dependent_launch(values.device),
         )  # fmt: skip
