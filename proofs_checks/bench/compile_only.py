@@ -1,23 +1,22 @@
 """Compiles every kernel of `fastimpl` for devices that are not here: one representative configuration per branch.
 
-Each compile runs in a process of its own (``python -m proofs_checks.bench.compile_only KERNEL TARGET BRANCH``), since a
-back end may abort. Branch "ptx" has inline PTX and is for NVIDIA; "plain" is what other devices run.
+Each compile runs in a process of its own (`compile_server.py`), since a back end may abort. Branch "ptx" has inline PTX
+and is for NVIDIA; "plain" is what other devices run.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from proofs_checks.bench.compile_server import compile_jobs
+
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
-TIMEOUT = 600.0
 SWITCHES = {"TABLE": 1, "LENGTHS": True}
 PAGE = {"B": 16, "B_PAD": 16, "D": 128, "D_PAD": 128}
 POINTERS = {
@@ -163,30 +162,15 @@ def _amd(text: str) -> tuple[int | None, int | None]:
     return registers, spills
 
 
-def compile_all(targets: list[str] | None = None, kernels: list[str] | None = None) -> list[dict[str, Any]]:
+def compile_all(
+    targets: list[str] | None = None, kernels: list[str] | None = None, workers: int | None = None
+) -> list[dict[str, Any]]:
     """A row per kernel, target and branch: kernel, target, branch, ok, registers, spills, shared_bytes, message."""
-    rows = []
-    for target in targets or TARGETS:
-        for kernel, branch in names():
-            if (branch == "ptx" and target.startswith("hip")) or (kernels and kernel not in kernels):
-                continue
-            rows.append({"kernel": kernel, "target": target, "branch": branch, **_apart(kernel, target, branch)})
-    return rows
-
-
-def _apart(kernel: str, target: str, branch: str) -> dict[str, Any]:
-    nothing = {"registers": None, "spills": None, "shared_bytes": None}
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    command = [sys.executable, "-m", "proofs_checks.bench.compile_only", kernel, target, branch]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=environment)
-    except subprocess.TimeoutExpired:
-        return {"ok": False, **nothing, "message": f"no result within {TIMEOUT:g} s"}
-    if done.returncode == 0:
-        return {"ok": True, **json.loads(done.stdout.splitlines()[-1]), "message": ""}
-    said = [line.strip() for line in done.stderr.splitlines() if "rror" in line or "operands" in line]
-    return {"ok": False, **nothing, "message": (said[-1] if said else f"exit status {done.returncode}")[:300]}
-
-
-if __name__ == "__main__":
-    print(json.dumps(compile_here(*sys.argv[1:4])))
+    jobs = [
+        (kernel, target, branch)
+        for target in targets or TARGETS
+        for kernel, branch in names()
+        if not (branch == "ptx" and target.startswith("hip")) and not (kernels and kernel not in kernels)
+    ]
+    results = compile_jobs(jobs, workers or os.cpu_count() or 1)
+    return [{"kernel": k, "target": t, "branch": b, **r} for (k, t, b), r in zip(jobs, results, strict=True)]

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from tests.support.ptx_machine import Machine
+from ptx_machine import Machine
 
 pytest.importorskip("triton")
 from fastimpl.locks.select_ptx import FORCED, threshold_text
