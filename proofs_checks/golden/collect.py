@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.golden.families import attention, capture, locks, readkv, statements
+from proofs_checks.golden.families import attention, baselines, capture, locks, readkv, statements
 from proofs_checks.golden.job import GoldenError
 from proofs_checks.golden.storable import storable
 from proofs_checks.judge.case import Case
@@ -56,7 +56,7 @@ LEFT_OUT = {
 def own_cases() -> dict[str, list[Case]]:
     """The cases of this package, by stage."""
     found: dict[str, list[Case]] = {stage: [] for stage in STAGES}
-    for module in (attention, locks, readkv, capture, statements):
+    for module in (attention, locks, readkv, baselines, capture, statements):
         for case in module.cases():
             found[case.stage].append(case)
     return found

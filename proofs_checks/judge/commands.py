@@ -24,6 +24,7 @@ from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import live_session
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of
+from proofs_checks.judge.systems import SYSTEMS
 from proofs_checks.judge.terminal import StageProgress, print_report
 from proofs_checks.judge.verify import run_case, summarize, verify
 from proofs_checks.writing import dump_json, write_whole
@@ -153,7 +154,13 @@ def listing(rules: Dialect = DIALECTS[PAPER]) -> dict[str, Any]:
         }
         for stage in map(rules.stage, STAGES)
     ]
-    return {"stages": stages, "statements": _statements(), "systems": [], "mutants": _mutants(), "sections": sections()}
+    return {
+        "stages": stages,
+        "statements": _statements(),
+        "systems": [system.row() for system in SYSTEMS],
+        "mutants": _mutants(),
+        "sections": sections(),
+    }
 
 
 def _statements() -> list[dict[str, str]]:
@@ -169,7 +176,7 @@ def _mutants() -> list[dict[str, str]]:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    """Print the stage table."""
+    """Print the stage table, and the papers' systems with their stages."""
     rules = DIALECTS[args.dialect or PAPER]
     if args.json:
         _write_json(args.json, listing(rules))
@@ -180,6 +187,9 @@ def run_list(args: argparse.Namespace) -> int:
         console.print(f"    {stage.source}; {len(rules.cases_of(stage.name))} cases", highlight=False)
         for case in rules.cases_of(stage.name) if args.cases else ():
             console.print(f"    {case.id} [{case.kind}, {case.suspect}] {case.why}", markup=False, soft_wrap=True)
+    for system in SYSTEMS:
+        text = f"{system.system} ({system.source}): {', '.join(system.stages)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 

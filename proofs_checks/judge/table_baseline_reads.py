@@ -71,7 +71,7 @@ PAGE_SCORES = (
         {"pages": "index", "read": "uint8"},
         "Locks App. C.1 (Quest)",
         choices.quest_chosen,
-        ("recent_page",),
+        ("recent_pages",),
     ),
     _scored(
         "centroid_scores",

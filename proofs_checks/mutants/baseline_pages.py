@@ -86,7 +86,7 @@ P = "quest_pages"
 
 
 @mutant("quest-pages-fewer-than-three", P, "C", "a small budget keeps fewer than three pages")
-def fewer(*, scores: Any, budget_tokens: int, page_size: int, recent_page: bool = False) -> Any:
+def fewer(*, scores: Any, budget_tokens: int, page_size: int, recent_pages: int = 0) -> Any:
     """floor(b / B) alone."""
     kept = min(max(budget_tokens // page_size, 1), scores.shape[-1])
     order = np.argsort(-scores, axis=-1, kind="stable")[..., :kept]
@@ -94,38 +94,38 @@ def fewer(*, scores: Any, budget_tokens: int, page_size: int, recent_page: bool 
 
 
 @mutant("quest-pages-ceiling", P, "C", "the budget is rounded up to pages")
-def ceiling(*, scores: Any, budget_tokens: int, page_size: int, recent_page: bool = False) -> Any:
+def ceiling(*, scores: Any, budget_tokens: int, page_size: int, recent_pages: int = 0) -> Any:
     """Right for multiples."""
     budget = -(-budget_tokens // page_size) * page_size
-    return quest_pages(scores=scores, budget_tokens=budget, page_size=page_size, recent_page=recent_page)
+    return quest_pages(scores=scores, budget_tokens=budget, page_size=page_size, recent_pages=recent_pages)
 
 
 @mutant("quest-pages-no-union", P, "C", "a KV head reads the pages of its group's first query head only")
-def no_union(*, scores: Any, budget_tokens: int, page_size: int, recent_page: bool = False) -> Any:
+def no_union(*, scores: Any, budget_tokens: int, page_size: int, recent_pages: int = 0) -> Any:
     """The union is missing."""
-    right = quest_pages(scores=scores, budget_tokens=budget_tokens, page_size=page_size, recent_page=recent_page)
+    right = quest_pages(scores=scores, budget_tokens=budget_tokens, page_size=page_size, recent_pages=recent_pages)
     first = _with_union(scores[:, :1], right["pages"][:, :1])
     return {"pages": right["pages"], "read": first["read"]}
 
 
 @mutant("quest-pages-of-group", P, "C", "one selection by the group's mean for all its query heads")
-def of_group(*, scores: Any, budget_tokens: int, page_size: int, recent_page: bool = False) -> Any:
+def of_group(*, scores: Any, budget_tokens: int, page_size: int, recent_pages: int = 0) -> Any:
     """Per KV head, as the others do."""
     pooled = np.broadcast_to(scores.mean(axis=1, keepdims=True), scores.shape)
-    return quest_pages(scores=pooled, budget_tokens=budget_tokens, page_size=page_size, recent_page=recent_page)
+    return quest_pages(scores=pooled, budget_tokens=budget_tokens, page_size=page_size, recent_pages=recent_pages)
 
 
 @mutant("quest-pages-recent-forced", P, "C", "the last page is always kept")
 def recent_forced(*, scores: Any, budget_tokens: int, page_size: int) -> Any:
     """The CUDA path's rule as the default."""
-    return quest_pages(scores=scores, budget_tokens=budget_tokens, page_size=page_size, recent_page=True)
+    return quest_pages(scores=scores, budget_tokens=budget_tokens, page_size=page_size, recent_pages=1)
 
 
 @mutant("quest-pages-recent-on-top", P, "C", "the recent page comes on top of the budget")
-def recent_on_top(*, scores: Any, budget_tokens: int, page_size: int, recent_page: bool = False) -> Any:
+def recent_on_top(*, scores: Any, budget_tokens: int, page_size: int, recent_pages: int = 0) -> Any:
     """One page more."""
-    more = budget_tokens + page_size if recent_page else budget_tokens
-    return quest_pages(scores=scores, budget_tokens=more, page_size=page_size, recent_page=recent_page)
+    more = budget_tokens + recent_pages * page_size
+    return quest_pages(scores=scores, budget_tokens=more, page_size=page_size, recent_pages=recent_pages)
 
 
 def _with_union(scores: Any, pages: Any) -> Any:

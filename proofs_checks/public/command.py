@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--package", metavar="NAME", help="one package, or one adapter (default all)")
     parser.add_argument("--adapter", metavar="FILE", help="an adapter that is not in the checkout")
     add_profile(parser)
+    parser.set_defaults(profile="quick")  # the long inputs of the default profile take some packages an hour
     parser.add_argument("--environments", metavar="FOLDER", help="where environments are kept (default .public)")
     parser.add_argument("--markdown", metavar="FILE", help="write the page")
     parser.add_argument(

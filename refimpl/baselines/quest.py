@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.baselines.choose import best
-from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, real, whole
+from refimpl.checks import ArgumentError, FloatArray, Sizes, real, whole
 from refimpl.paging import split_pages
 
 LEAST_PAGES = 3
@@ -82,12 +82,12 @@ def quest_scores(*, queries: Any, minimum: Any, maximum: Any) -> FloatArray:
     return above + below
 
 
-def quest_pages(*, scores: Any, budget_tokens: int, page_size: int, recent_page: bool = False) -> dict[str, Any]:
+def quest_pages(*, scores: Any, budget_tokens: int, page_size: int, recent_pages: int = 0) -> dict[str, Any]:
     """Quest's selection: per query head the min(max(3, floor(b/B)), P) best pages, and what the KV head then reads.
 
     Args:
         scores: [H, G, P]. budget_tokens: b. page_size: B.
-        recent_page: keep the last page always, inside the budget, as Quest's CUDA path does (AMB-55).
+        recent_pages: how many last pages are always kept, inside the budget; 1 in Quest's CUDA path (AMB-55).
 
     Returns:
         ``pages`` [H, G, K], ascending, ties to the lower page; ``read`` [H, P] uint8, 1 where a head of the group
@@ -105,8 +105,7 @@ def quest_pages(*, scores: Any, budget_tokens: int, page_size: int, recent_page:
     sizes = Sizes()
     scores = real("scores", scores, "H G P", sizes)
     kept = quest_kept_pages(budget_tokens, page_size, sizes["P"])
-    if choice("recent_page", recent_page, (False, True)):
-        scores[..., sizes["P"] - 1 :] = np.inf
+    scores[..., sizes["P"] - whole("recent_pages", recent_pages, low=0, high=kept) :] = np.inf
     pages = best(scores, kept)
     read = np.zeros((sizes["H"], sizes["P"]), dtype=np.uint8)
     np.put_along_axis(read, pages.reshape(sizes["H"], -1), 1, axis=1)

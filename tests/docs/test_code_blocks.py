@@ -38,7 +38,7 @@ PAGES = {
     "docs/golden-files.md": {"kvproof", "python3"},
 }
 """Pages with blocks, and the programs that carrying them out must have run."""
-RECIPES = {"docs/capture-format.md"}
+RECIPES = {"docs/capture-format.md", "docs/public-adapters.md"}
 """Pages whose block has a test of its own."""
 
 COMPILER, C_COMPILER = shutil.which("g++"), shutil.which("gcc")

@@ -98,10 +98,9 @@ class Port:
         q = queries.astype(F)
         return self.dot(np.where(q > 0, q, 0), maximum) + self.dot(np.where(q > 0, 0, q), minimum)
 
-    def quest_pages(self, *, scores, budget_tokens, page_size, recent_page=False):
+    def quest_pages(self, *, scores, budget_tokens, page_size, recent_pages=0):
         scores = np.array(scores)
-        if recent_page:
-            scores[..., -1] = np.inf
+        scores[..., scores.shape[-1] - recent_pages :] = np.inf
         pages = top(scores, min(max(3, budget_tokens // page_size), scores.shape[-1]))
         read = (pages[..., None] == np.arange(scores.shape[-1])).any(axis=(1, 2))
         return {"pages": pages, "read": read.astype(np.uint8)}
@@ -290,3 +289,7 @@ def turned(x):
         x = np.stack([parts[..., 0, :] + parts[..., 1, :], parts[..., 0, :] - parts[..., 1, :]], -2).reshape(x.shape)
         h *= 2
     return x / F(np.sqrt(d))
+
+
+# The file is a port too, for `kvproof verify` and the page on tightness: one way of adding under every stage's name.
+globals().update({name: getattr(Port(PORTS["one by one, lse"]), name) for name in vars(Port) if "_" in name.strip("_")})

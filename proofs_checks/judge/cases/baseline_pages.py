@@ -129,7 +129,7 @@ def page_choice_cases() -> list[Case]:
     stage = Family("quest_pages", "C")
 
     def case(name: str, why: str, scores: Any, budget: int, **more: Any) -> Case:
-        keywords = {k: more.pop(k) for k in ("recent_page",) if k in more}
+        keywords = {k: more.pop(k) for k in ("recent_pages",) if k in more}
         inputs = {"scores": np.asarray(scores, dtype=np.float64), "budget_tokens": budget, "page_size": 16, **keywords}
         return stage.probe(name, "C", why, lambda: inputs, kind="set", **more)
 
@@ -141,7 +141,7 @@ def page_choice_cases() -> list[Case]:
         case("no-page-forced", "neither the first nor the last page is kept for its place", _ends_worst(), 64),
         case("union-of-heads", union, [[[9, 8, 7, 0, 0, 0, 1, 2], [0, 0, 0, 9, 8, 7, 2, 1]]], 48),
         case("per-query-head", "a head's pages follow its own scores", ranks, 64, judged=("pages",)),
-        case("recent-page", "the last page is kept inside the budget", _ends_worst(), 64, recent_page=True),
+        case("recent-page", "the last page is kept inside the budget", _ends_worst(), 64, recent_pages=1),
         case("all-pages", "a budget beyond the sequence keeps every page", ranks, 4096),
         case("two-pages", "fewer pages than three", ranks[..., :2], 16),
         case("negative-scores", "the largest is the least negative", ranks - 100, 64),

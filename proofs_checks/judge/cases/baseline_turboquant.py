@@ -98,7 +98,7 @@ def _midpoints() -> Inputs:
 def _uneven() -> Inputs:
     y = np.array([[0.02, 0.2, 0.35, 0.55, 0.7, -0.02, -0.2, -0.2]])
     levels = np.array([-0.8, -0.3, -0.1, -0.05, 0.05, 0.1, 0.3, 0.8])
-    return {"x": 4 * y / np.linalg.norm(y), "rotation": np.eye(8), "levels": levels}
+    return {"x": y / np.linalg.norm(y), "rotation": np.eye(8), "levels": levels}
 
 
 def _permuted() -> Inputs:
@@ -177,7 +177,7 @@ def pack_cases() -> list[Case]:
     ]
 
 
-def _slot(tokens: int, d: int) -> Inputs:
+def _slot(tokens: int, d: int, codes: int = 16) -> Inputs:
     rng: Any = generator("slots", f"{tokens},{d}")
     if (tokens, d) == (8, 16):
         key = (np.arange(16) + 3 * np.arange(8)[:, None]) % 16
@@ -185,7 +185,7 @@ def _slot(tokens: int, d: int) -> Inputs:
     elif d == 2:
         key, value = np.array([[1, 2]]), np.array([[15, 0]])
     else:
-        key, value = (rng.integers(0, 16, size=(tokens, d)) for _ in range(2))
+        key, value = (rng.integers(0, codes, size=(tokens, d)) for _ in range(2))
     steps = np.arange(tokens) + 1.0
     return {
         "key_codes": key,
@@ -207,9 +207,10 @@ def unpack_cases() -> list[Case]:
 
 
 def _packed(tokens: int, d: int) -> Inputs:
+    # codes below 7 make no NaN where another layout reads them as a number; all-nibbles has the others
     from refimpl.baselines.turboquant_slot import turboquant_pack_slots
 
-    return {"slots": turboquant_pack_slots(**_slot(tokens, d))}
+    return {"slots": turboquant_pack_slots(**_slot(tokens, d, 7))}
 
 
 def qjl_encode_cases() -> list[Case]:
@@ -243,7 +244,8 @@ def qjl_estimate_cases() -> list[Case]:
     stage = Family("qjl_estimate", "F")
     return [
         stage.probe("factor", "F", "one row, one sign: sqrt(pi/2) times norm times projection", _one_row),
-        stage.probe("rows-not-channels", "F", "m = 96, d = 32: the factor divides by m", partial(_signs, 96, 32)),
+        stage.probe("rows-not-channels", "F", "m = 96, d = 32: the factor divides by m", _unit_signs),
+        stage.probe("norms", "D", "norms from 1 to 2", partial(_signs, 32, 32)),
         stage.general("random", "m = d = 64", partial(_signs, 64, 64)),
     ]
 
@@ -255,6 +257,10 @@ def _one_row() -> Inputs:
         "projection": np.array([[1.0, 0.5]]),
         "queries": np.array([[2.0, 0.0], [0.0, 2.0]]),
     }
+
+
+def _unit_signs() -> Inputs:
+    return {**_signs(96, 32), "norm": np.ones(9)}
 
 
 def _signs(rows: int, d: int) -> Inputs:
