@@ -48,7 +48,7 @@ def codebook_cases() -> list[Case]:
         one(6, "normal", 64, "six bits"),
         one(8, "normal", 64, "eight bits: 256 levels, all of them used"),
         one(8, "sphere", 16, "eight bits on a sphere"),
-        *[one(bits, "normal", 64, f"{bits} bits of N(0, 1)") for bits in (3, 5, 6, 7)],
+        *[one(bits, "normal", 64, f"{bits} bits of N(0, 1)") for bits in (5, 7)],
     ]
 
 
