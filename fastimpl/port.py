@@ -7,6 +7,13 @@ from fastimpl.attention import (
     paged_sparse_attention,
     sparse_attention,
 )
+from fastimpl.baselines.kivi import kivi_dequantize, kivi_quantize
+from fastimpl.baselines.turboquant import (
+    turboquant_decode,
+    turboquant_encode,
+    turboquant_pack_slots,
+    turboquant_unpack_slots,
+)
 from fastimpl.locks.combine import locks_page_shares
 from fastimpl.locks.decode import locks_decode, locks_decode_paged
 from fastimpl.locks.quantize import (
@@ -27,6 +34,8 @@ TIES = "lowest_index"
 __all__ = [
     "attention",
     "exact_page_scores",
+    "kivi_dequantize",
+    "kivi_quantize",
     "locks_build_summary",
     "locks_decode",
     "locks_decode_paged",
@@ -41,4 +50,8 @@ __all__ = [
     "paged_attention",
     "paged_sparse_attention",
     "sparse_attention",
+    "turboquant_decode",
+    "turboquant_encode",
+    "turboquant_pack_slots",
+    "turboquant_unpack_slots",
 ]
