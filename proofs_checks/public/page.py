@@ -22,27 +22,29 @@ which did not. **does not run**: it could not be installed or imported here. A c
 handle (a law, a number of bits, a kind of rotation) is not counted. Departures are choices that the papers leave open
 ([the list](ambiguities.md)); they are no faults.
 
-Many of these packages are young and freely given, and most of what they compute is right. One command repeats an entry:
-`kvproof public --package NAME` makes the environment under `.public/` and judges the package; one call is made again by
-`kvproof repro CASE --port ADAPTER --python .public/ENVIRONMENT/bin/python`. Where an entry is out of date or
-unfair, its adapter is the place to say so.
+One command repeats an entry: `kvproof public --package NAME` makes the environment under `.public/` and judges the
+package; one call is made again by `kvproof repro CASE --port ADAPTER --python .public/ENVIRONMENT/bin/python`. Where an
+entry is out of date or unfair, its adapter is the place to say so.
 """
 
 
 def render(document: dict[str, Any]) -> str:
     """The page's text from the document that `kvproof public --json` writes."""
     entries = document["ports"]
+    right, cases = (sum(s[name] for entry in entries for s in entry["stages"]) for name in ("passed", "cases"))
     lines = [
         HEAD,
+        f"Of the {cases} cases that are counted below, {right} are right.",
+        "",
         "| package | version | judged | verdict | stages right | stages wrong |",
         "|---|---|---|---|---|---|",
     ]
     for entry in entries:
-        right = [s["stage"] for s in entry["stages"] if s["verdict"] == "PASS"]
-        wrong = [s["stage"] for s in entry["stages"] if s["verdict"] != "PASS"]
+        good = [s["stage"] for s in entry["stages"] if s["verdict"] == "PASS"]
+        bad = [s["stage"] for s in entry["stages"] if s["verdict"] != "PASS"]
         link = f"[{entry['package']}](#{anchor(title(entry))})"
         cells = [link, entry["version"], _adapter_name(entry), _verdict(entry)]
-        lines.append(f"| {' | '.join([*cells, _listed(right), _listed(wrong)])} |")
+        lines.append(f"| {' | '.join([*cells, _listed(good), _listed(bad)])} |")
     for entry in entries:
         lines += ["", *_section(entry)]
     return "\n".join(lines) + "\n"
