@@ -81,6 +81,7 @@ def qjl_inner_products(*, x: Any, queries: Any, seed: int) -> FloatArray:
     >>> qjl_inner_products(x=[[0.0, 0.0]], queries=[[1.0, 1.0]], seed=0).tolist()
     [[0.0]]
     """
-    d = np.shape(x)[-1] if np.ndim(x) else 0
-    projection = qjl_projection(rows=d, d=d, seed=seed)
+    sizes = Sizes()
+    x, queries = real("x", x, "N d", sizes), real("queries", queries, "M d", sizes)
+    projection = qjl_projection(rows=sizes["d"], d=sizes["d"], seed=seed)
     return qjl_estimate(**qjl_encode(x=x, projection=projection), projection=projection, queries=queries)

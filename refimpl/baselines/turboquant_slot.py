@@ -59,7 +59,7 @@ def turboquant_unpack_slots(*, slots: Any) -> dict[str, Any]:
     slots = integers("slots", slots, "T bytes", Sizes(), low=0, high=255).astype(np.uint8)
     half = (slots.shape[1] - 6) // 2
     if half < 1 or slots.shape[1] % 2:
-        raise ArgumentError(f"slots: expected d + 6 bytes of an even d, got {slots.shape[1]}")
+        raise ArgumentError(f"slots: expected d + 6 bytes of an even d, got {list(slots.shape)}")
     key, norm, value, scale, zero, _ = np.split(slots, np.cumsum([half, 2, half, 2, 2]), axis=1)
     return {
         "key_codes": _codes(key),

@@ -1,8 +1,9 @@
 """The other systems' scores in mpmath with 50 digits, in plain loops over their definitions; nested lists."""
 
 import numpy as np
-from fifty_digits import dot, factor, log_mass
 from mpmath import mp, mpf
+
+from proofs_checks.golden.fifty_digits import dot, factor, log_mass
 
 
 def each(queries, pages, score):

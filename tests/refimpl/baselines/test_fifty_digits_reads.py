@@ -1,10 +1,10 @@
 """The float64 scores of the other systems lie within their bounds, at float64 roundoffs, of 50 digits."""
 
-import fifty_digits
 import fifty_digits_reads
 import numpy as np
 import pytest
 
+from proofs_checks.golden import fifty_digits
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.table_baseline_reads import BASELINE_READS
 from proofs_checks.numbers import REFERENCE
