@@ -8,11 +8,11 @@ from fastimpl.attention import (
     sparse_attention,
 )
 from fastimpl.baselines.centroid import centroid_scores
+from fastimpl.baselines.kivi import kivi_dequantize, kivi_quantize
 from fastimpl.baselines.moment_core import moment_scores
 from fastimpl.baselines.quest import quest_envelope, quest_pages, quest_scores
 from fastimpl.baselines.shared_basis import shared_basis_scores
 from fastimpl.baselines.sparq import sparq_attention
-from fastimpl.baselines.kivi import kivi_dequantize, kivi_quantize
 from fastimpl.baselines.turboquant import (
     turboquant_decode,
     turboquant_encode,
