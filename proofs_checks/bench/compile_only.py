@@ -99,7 +99,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         **SWITCHES,
         **follow,
     }
-    return two | other_systems() | {
+    return two | other_systems() | fixed_rate_codes() | {
         "split_attention_kernel": ("attention", split, {"pages": "*i32"}, 4),
         "merge_kernel": ("attention", {"G": 8, "D": 128, "D_PAD": 128, "BLOCK": 32, **follow}, {}, 4),
         "score_summary_kernel": ("locks.score", {"M": 16, **PAGE, "RANK": 8, **group, **SWITCHES}, summary, 4),
@@ -113,6 +113,22 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "pack_kernel": ("locks.quantize", line, {}, 4),
         "unpack_kernel": ("locks.quantize", line, {}, 4),
     }  # fmt: skip
+
+
+def fixed_rate_codes() -> dict[str, Configuration]:
+    """One configuration per kernel of KIVI and TurboQuant; none has inline PTX."""
+    coded = {"x": "*bf16", "codes": "*u8", "zeros": "*fp32"}
+    vectors = {**coded, "rotation": "*fp32", "levels": "*fp32", "norms": "*fp32"}
+    slot = {"keys": "*u8", "values": "*u8", "slots": "*u8", "zeros": "*fp32", "norms": "*fp32"}
+    size = {"D": 128, "D_PAD": 128}
+    return {
+        "kivi_group_kernel": ("baselines.kivi", {"N": 32, "N_PAD": 32, "LINES": 4}, {**coded, "levels": "fp32"}, 4),
+        "kivi_ungroup_kernel": ("baselines.kivi", {"N": 32, "BLOCK": 1024}, {**coded, "x": "*fp32"}, 4),
+        "turboquant_encode_kernel": ("baselines.turboquant", {**size, "L": 16}, vectors, 4),
+        "turboquant_decode_kernel": ("baselines.turboquant", {**size, "CORRECT": True}, {**vectors, "x": "*fp32"}, 4),
+        "slot_pack_kernel": ("baselines.turboquant", {"D": 128, "HALF_PAD": 64}, slot, 1),
+        "slot_unpack_kernel": ("baselines.turboquant", {"D": 128, "HALF_PAD": 64}, slot, 1),
+    }
 
 
 def other_systems() -> dict[str, Configuration]:
