@@ -55,7 +55,8 @@ def turboquant_percent(*, layers: int, channels: int = 128, edge: int = 2) -> Fr
     layers, dense = whole("layers", layers, low=1), 2 * whole("edge", edge, low=0)
     if dense > layers:
         raise ArgumentError(f"edge: expected at most half of {layers} layers, got {edge}")
-    slot = Fraction(100 * 8 * turboquant_slot_bytes(channels), 2 * DENSE_BITS * channels)
+    d = whole("channels", channels, low=2)
+    slot = Fraction(100 * 8 * turboquant_slot_bytes(d), 2 * DENSE_BITS * d)
     return (100 * dense + slot * (layers - dense)) / layers
 
 

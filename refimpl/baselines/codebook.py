@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.attention import log_sum_exp, scale_of
-from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, integers, real, whole
+from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, integers, number, real, whole
 
 
 def codebook_train(*, keys: Any, entries: int, sweeps: int = 10) -> FloatArray:
@@ -112,4 +112,5 @@ def codebook_state_bytes(entries: int, page_size: int, head_size: int, pages_per
     [46, 81, 147, 279]
     """
     bits = (whole("entries", entries, low=1) - 1).bit_length()
-    return page_size * bits / 8 + 2 * entries * head_size / pages_per_table
+    table = 2 * entries * whole("head_size", head_size, low=1) / number("pages_per_table", pages_per_table, above=0)
+    return whole("page_size", page_size, low=1) * bits / 8 + table

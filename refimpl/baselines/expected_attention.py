@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from refimpl.attention import scale_of
-from refimpl.baselines.rope import pair_values
 from refimpl.checks import ArgumentError, FloatArray, Sizes, real, whole
 from refimpl.locks.combine import head_shares
 
@@ -41,10 +40,9 @@ def average_rotation(*, frequencies: Any, start: int, positions: int = FUTURE) -
     >>> average_rotation(frequencies=[0.0], start=7).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    frequencies = np.asarray(frequencies)
-    sizes = Sizes({"d": 2 * frequencies.shape[-1]})
-    frequencies = pair_values("frequencies", frequencies, "F", sizes)
-    turn = np.exp(1j * np.outer(start + np.arange(whole("positions", positions, low=1)), frequencies)).mean(axis=0)
+    frequencies = real("frequencies", frequencies, "F", Sizes())
+    steps = whole("start", start) + np.arange(whole("positions", positions, low=1))
+    turn = np.exp(1j * np.outer(steps, frequencies)).mean(axis=0)
     cos, sin = np.diag(turn.real), np.diag(turn.imag)
     return np.block([[cos, 0.0 - sin], [sin, cos]])
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from refimpl.attention import scale_of
 from refimpl.baselines.choose import best
-from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, real, whole
+from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, number, real, whole
 from refimpl.locks.combine import head_shares
 
 LEVELS = ("pair", "uniform")
@@ -70,8 +70,7 @@ def kvzip_keep(*, scores: Any, ratio: float, level: str = "pair") -> NDArray[np.
     """
     sizes = Sizes()
     scores = real("scores", scores, "L H T", sizes)
-    if not (np.isfinite(ratio) and ratio >= 0):
-        raise ArgumentError(f"ratio: expected a share of at least 0, got {ratio!r}")
+    ratio = number("ratio", ratio, low=0)
     rule = choice("level", level, LEVELS)
     if ratio >= 1 or scores.size == 0:
         return np.ones(scores.shape, dtype=np.uint8)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, choice, integers, real, whole
+from refimpl.checks import FloatArray, IntArray, Sizes, choice, integers, number, real, whole
 
 COMBINES = ("product", "sum")
 
@@ -42,7 +42,7 @@ def lazyeviction_track(*, last: Any, interval: Any, weights: Any, threshold: flo
     step = whole("step", step, low=0)
     last = integers("last", last, "H G T", sizes, high=step)
     interval = integers("interval", interval, "H G T", sizes, low=0)
-    seen = real("weights", weights, "H G T", sizes) > threshold
+    seen = real("weights", weights, "H G T", sizes) > number("threshold", threshold)
     return {
         "last": np.where(seen, step, last),
         "interval": np.where(seen, np.maximum(interval, step - last), interval),
@@ -72,9 +72,7 @@ def lazyeviction_scores(
     step = whole("step", step, low=0)
     last = integers("last", last, "H G T", sizes, high=step)
     interval = integers("interval", interval, "H G T", sizes, low=0)
-    if not (np.isfinite(least_interval) and least_interval > 0):
-        raise ArgumentError(f"least_interval: expected a number above 0, got {least_interval!r}")
-    rest = np.maximum(interval, least_interval)
+    rest = np.maximum(interval, number("least_interval", least_interval, above=0))
     recent, rhythm = twice_sigmoid((last - step) / rest), twice_sigmoid(-1 / rest)
     both: FloatArray = recent * rhythm if choice("combine", combine, COMBINES) == "product" else recent + rhythm
     return both

@@ -8,7 +8,7 @@ import numpy as np
 
 from refimpl.attention import attend, scale_of
 from refimpl.baselines.choose import best
-from refimpl.checks import FloatArray, Sizes, real, whole
+from refimpl.checks import FloatArray, Sizes, number, real, whole
 
 
 def loki_attention(
@@ -67,7 +67,7 @@ def loki_rank(explained: Any, share: float) -> int:
     (1, 2)
     """
     shares = real("explained", explained, "H d", Sizes())
-    return int((np.cumsum(shares, axis=-1) < share).sum(axis=-1).max(initial=0))
+    return int((np.cumsum(shares, axis=-1) < number("share", share)).sum(axis=-1).max(initial=0))
 
 
 def loki_kept(tokens: int, share: float) -> int:
@@ -76,4 +76,5 @@ def loki_kept(tokens: int, share: float) -> int:
     >>> loki_kept(2048, 0.25), loki_kept(2048, 100), loki_kept(50, 100)
     (512, 100, 50)
     """
-    return min(int(share * tokens) if share <= 1 else int(share), whole("tokens", tokens, low=0))
+    tokens, share = whole("tokens", tokens, low=0), number("share", share, low=0)
+    return min(int(share * tokens) if share <= 1 else int(share), tokens)

@@ -76,9 +76,12 @@ def qjl_inner_products(*, x: Any, queries: Any, seed: int) -> FloatArray:
 
     Over seeds, the mean of an estimate is the inner product. Raises ArgumentError as the two halves do.
 
+    Source: ReadKV App. F.2 (TurboQuant); Zandieh et al. (QJL).
+
     >>> qjl_inner_products(x=[[0.0, 0.0]], queries=[[1.0, 1.0]], seed=0).tolist()
     [[0.0]]
     """
-    d = np.shape(x)[-1] if np.ndim(x) else 0
-    projection = qjl_projection(rows=d, d=d, seed=seed)
+    sizes = Sizes()
+    x, queries = real("x", x, "N d", sizes), real("queries", queries, "M d", sizes)
+    projection = qjl_projection(rows=sizes["d"], d=sizes["d"], seed=seed)
     return qjl_estimate(**qjl_encode(x=x, projection=projection), projection=projection, queries=queries)

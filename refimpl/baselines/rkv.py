@@ -8,7 +8,7 @@ import numpy as np
 
 from refimpl.attention import scale_of
 from refimpl.baselines.rocketkv import max_pool
-from refimpl.checks import ArgumentError, FloatArray, Sizes, real, whole
+from refimpl.checks import ArgumentError, FloatArray, Sizes, number, real, whole
 from refimpl.locks.combine import head_shares
 
 MIX, KERNEL, BUFFER = 0.1, 7, 128
@@ -47,7 +47,7 @@ def rkv_scores(
     w, T = sizes["w"], sizes["T"]
     if not 0 < w < T or sizes["G"] == 0:
         raise ArgumentError(f"queries: expected 1..T-1 queries of a group, got w={w}, T={T}, G={sizes['G']}")
-    if not 0 <= mix <= 1:
+    if not 0 <= number("mix", mix) <= 1:
         raise ArgumentError(f"mix: expected a share in 0..1, got {mix!r}")
     if whole("kernel", kernel, low=1) % 2 == 0:
         raise ArgumentError(f"kernel: expected an odd width, got {kernel}")

@@ -159,10 +159,11 @@ def rocketkv_budgets(*, length: int, budget_tokens: int, new_tokens: int, head_s
     """
     L, b = whole("length", length, low=1), whole("budget_tokens", budget_tokens, low=16)
     new = whole("new_tokens", new_tokens, low=0, high=L)
+    d = whole("head_size", head_size, low=1)
     ratio = max(1.0, L / b)
     alpha = min(0.2 + 0.06 * math.log2(ratio), 0.8)
     cap = max(int(L / ratio**alpha), min(2 * new, L))
     left = max(1.0, cap / b)
     chunk = math.ceil(math.sqrt(left))
     chunk = chunk if chunk <= left else 1
-    return RocketBudgets(cap - new, b // 2, chunk, int(head_size * chunk / left))
+    return RocketBudgets(cap - new, b // 2, chunk, int(d * chunk / left))

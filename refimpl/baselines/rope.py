@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, Sizes, real
+from refimpl.checks import ArgumentError, FloatArray, Sizes, number, real, whole
 
 
 def rope_frequencies(d: int, base: float = 10000.0) -> FloatArray:
@@ -15,9 +15,9 @@ def rope_frequencies(d: int, base: float = 10000.0) -> FloatArray:
     >>> rope_frequencies(4).round(12).tolist()
     [1.0, 0.01]
     """
-    if d % 2 or d < 2:
+    if whole("d", d, low=2) % 2:
         raise ArgumentError(f"d: expected an even number of channels, got {d}")
-    frequencies: FloatArray = float(base) ** (-2.0 * np.arange(d // 2) / d)
+    frequencies: FloatArray = number("base", base, above=0) ** (-2.0 * np.arange(d // 2) / d)
     return frequencies
 
 
@@ -54,6 +54,6 @@ def rope_rotate(*, x: Any, positions: Any, frequencies: Any) -> FloatArray:
 def pair_values(name: str, value: Any, axes: str, sizes: Sizes) -> FloatArray:
     """``value`` as float64 whose last axis, F, is half of the d that ``sizes`` holds; raises ArgumentError."""
     if sizes["d"] % 2:
-        raise ArgumentError(f"d: expected an even number of channels, got {sizes['d']}")
+        raise ArgumentError(f"{name}: expected a pair of channels per entry, got d={sizes['d']}")
     sizes["F"] = sizes["d"] // 2
     return real(name, value, axes, sizes)

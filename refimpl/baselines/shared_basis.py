@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.attention import log_sum_exp, scale_of
-from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, real, whole
+from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, number, real, whole
 
 FORMS = ("reconstruction", "projected")
 
@@ -191,4 +191,5 @@ def shared_state_bytes(rank: int, page_size: int, head_size: int, pages_per_basi
     [130.3, 260.3, 780.4]
     """
     rank, d = whole("rank", rank, low=1), whole("head_size", head_size, low=1)
-    return rank * whole("page_size", page_size, low=1) + 2 * (rank * d + d) / pages_per_basis
+    shared = 2 * (rank * d + d) / number("pages_per_basis", pages_per_basis, above=0)
+    return rank * whole("page_size", page_size, low=1) + shared

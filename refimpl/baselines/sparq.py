@@ -129,8 +129,9 @@ def sparq_read_percent(rank: int, kept_tokens: int, head_size: int, lengths: Ite
     [24.7, 12.5, 9.4]
     """
     calls = [whole("lengths", t, low=1) for t in lengths]
-    read = sum(rank * t + 2 * head_size * min(kept_tokens + 1, t) + head_size for t in calls)
-    return Fraction(100 * read, 2 * head_size * sum(calls))
+    r, k, d = whole("rank", rank, low=1), whole("kept_tokens", kept_tokens, low=0), whole("head_size", head_size, low=1)
+    read = sum(r * t + 2 * d * min(k + 1, t) + d for t in calls)
+    return Fraction(100 * read, 2 * d * sum(calls))
 
 
 def nested_read_percent(geometry: Geometry, rank: int, kept_tokens: int, lengths: Iterable[int]) -> Fraction:
@@ -146,7 +147,8 @@ def nested_read_percent(geometry: Geometry, rank: int, kept_tokens: int, lengths
     [8.3, 8.1, 8.0, 8.1, 7.9, 8.0]
     """
     calls = [whole("lengths", t, low=1) for t in lengths]
+    r, k = whole("rank", rank, low=1), whole("kept_tokens", kept_tokens, low=0)
     H, d = geometry.heads, geometry.channels
-    per_head = sum(2 * rank * t + 8 * 2 * d * min(kept_tokens + 1, t) + DENSE_BITS * d for t in calls)
+    per_head = sum(2 * r * t + 8 * 2 * d * min(k + 1, t) + DENSE_BITS * d for t in calls)
     shared = len(calls) * (geometry.calibration_layer_bits() + TABLE_BITS)
     return Fraction(100 * (H * per_head + shared), sum(geometry.dense_layer_bits(t) for t in calls))

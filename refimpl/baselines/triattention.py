@@ -51,8 +51,8 @@ def triattention_scores(
     sizes = Sizes()
     keys = real("keys", keys, "H T d", sizes)
     positions = integers("positions", positions, "T", sizes, low=0)
-    frequencies = pair_values("frequencies", frequencies, "F", sizes)
     centre = as_complex(real("centre", centre, "H G d", sizes))  # [H, G, F]
+    frequencies = pair_values("frequencies", frequencies, "F", sizes)
     magnitude = real("magnitude", magnitude, "H G F", sizes)
     ahead = whole("step", step, low=0) + integers("offsets", offsets, "O", sizes)  # [O]
     cached = as_complex(keys)  # [H, T, F], e^{i w p} times the key before positions: p cancels below

@@ -51,13 +51,15 @@ def turboquant_pack_slots(*, key_codes: Any, key_norm: Any, value_codes: Any, va
 def turboquant_unpack_slots(*, slots: Any) -> dict[str, Any]:
     """What slots [T, d + 6] hold, as `turboquant_pack_slots` takes it. Raises ArgumentError for an odd or short slot.
 
+    Source: ReadKV App. F.2 (TurboQuant K4/V4 as served).
+
     >>> turboquant_unpack_slots(slots=[[0x21, 0x00, 0x3C, 0x0F, 0x00, 0x40, 0x00, 0xBC]])["value_codes"].tolist()
     [[15, 0]]
     """
     slots = integers("slots", slots, "T bytes", Sizes(), low=0, high=255).astype(np.uint8)
     half = (slots.shape[1] - 6) // 2
     if half < 1 or slots.shape[1] % 2:
-        raise ArgumentError(f"slots: expected d + 6 bytes of an even d, got {slots.shape[1]}")
+        raise ArgumentError(f"slots: expected d + 6 bytes of an even d, got {list(slots.shape)}")
     key, norm, value, scale, zero, _ = np.split(slots, np.cumsum([half, 2, half, 2, 2]), axis=1)
     return {
         "key_codes": _codes(key),

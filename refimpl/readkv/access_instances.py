@@ -13,7 +13,7 @@ from refimpl.readkv.access_model import OBLIVIOUS, Coins, Evidence, Protocol, Vi
 from refimpl.readkv.allocation import readkv_choose_depths
 from refimpl.readkv.codec import decode_prefixes, encode_leaves
 from refimpl.readkv.importance import readkv_key_importance, readkv_value_importance
-from refimpl.readkv.tree import LEAF_DEPTH, deployed_table
+from refimpl.readkv.tree import DEEPEST, LEAF_DEPTH, deployed_table
 
 
 def _bits(codes: IntArray, depth: int) -> list[int]:
@@ -46,7 +46,8 @@ def key_score_protocol(*, transform: FloatArray, depth: int, budget: int) -> Pro
     Source: ReadKV Sec. 4.1, App. E.1.1; with L = 8, budget 2d on x = y = e_j it is E.1.3's obstruction.
     """
     d = len(transform)
-    whole("budget", budget, low=0, high=depth * d)
+    depth = whole("depth", depth, low=1, high=DEEPEST)
+    budget = whole("budget", budget, low=0, high=depth * d)
 
     def depths_of(query: FloatArray) -> IntArray:
         rotated = transform @ query  # [d]

@@ -10,16 +10,16 @@ import numpy as np
 from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, real, whole
 
 
-def check_importance(importance: Any, axes: str, sizes: Sizes) -> FloatArray:
+def check_importance(name: str, value: Any, axes: str, sizes: Sizes) -> FloatArray:
     """Importances of shape ``axes``; ArgumentError for a negative or non-finite one.
 
-    >>> check_importance([0.0, 1.0], "N", Sizes()).tolist()
+    >>> check_importance("importance", [0.0, 1.0], "N", Sizes()).tolist()
     [0.0, 1.0]
     """
-    array = real("importance", importance, axes, sizes)
+    array = real(name, value, axes, sizes)
     if (array < 0).any():
         index = [int(i) for i in np.argwhere(array < 0)[0]]
-        raise ArgumentError(f"importance: expected nonnegative weights, got {array[tuple(index)]} at {index}")
+        raise ArgumentError(f"{name}: expected nonnegative weights, got {array[tuple(index)]} at {index}")
     return array
 
 
@@ -32,12 +32,12 @@ def check_gains(gains: Any) -> FloatArray:
     array = real("gains", gains, "W", Sizes())
     if (array < 0).any():
         level = int(np.argmax(array < 0))
-        raise ArgumentError(f"gains: Proposition 8 needs nonnegative gains, got {array[level]} at [{level}]")
+        raise ArgumentError(f"gains: expected nonnegative gains (Proposition 8), got {array[level]} at [{level}]")
     rise = np.diff(array) > 0
     if rise.any():
         level = int(np.argmax(rise))
         pair = f"{array[level]} then {array[level + 1]} at [{level}]"
-        raise ArgumentError(f"gains: Proposition 8 needs nonincreasing gains, got {pair}")
+        raise ArgumentError(f"gains: expected nonincreasing gains (Proposition 8), got {pair}")
     return array
 
 
@@ -45,7 +45,7 @@ class Problem:
     """Checked arguments of one allocation: importance [N], gains [W], budget, minimum_depth, what is left to spend."""
 
     def __init__(self, importance: Any, gains: Any, budget: Any, minimum_depth: Any) -> None:
-        self.importance = check_importance(importance, "N", Sizes())
+        self.importance = check_importance("importance", importance, "N", Sizes())
         self.gains = check_gains(gains)
         self.items, self.levels = len(self.importance), len(self.gains)
         self.budget = whole("budget", budget, low=0)

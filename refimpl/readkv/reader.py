@@ -97,6 +97,8 @@ def encode_cache(
     key_mean, value_mean = real("key_mean", key_mean, "H d", sizes), real("value_mean", value_mean, "H d", sizes)
     key_scale = check_scales("key_scale", key_scale, "H d", sizes)
     value_scale = check_scales("value_scale", value_scale, "H d", sizes)
+    key_signs = check_signs("key_signs", key_signs, sizes["d"])
+    value_signs = check_signs("value_signs", value_signs, sizes["d"])
     key_z = standardize(readkv_rotate(x=keys, signs=key_signs), key_mean, key_scale)
     value_z = standardize(readkv_rotate(x=values, signs=value_signs), value_mean, value_scale)
     return PrefixCache(
@@ -106,8 +108,8 @@ def encode_cache(
         key_scale=key_scale,
         value_mean=value_mean,
         value_scale=value_scale,
-        key_signs=check_signs("key_signs", key_signs),
-        value_signs=check_signs("value_signs", value_signs),
+        key_signs=key_signs,
+        value_signs=value_signs,
         stored_depth=whole("stored_depth", stored_depth, low=1, high=LEAF_DEPTH),
     )
 

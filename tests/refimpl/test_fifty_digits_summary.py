@@ -17,7 +17,8 @@ import small_inputs as small
 from mpmath import mp, mpf
 
 from proofs_checks.golden import fifty_digits
-from proofs_checks.golden.fifty_digits import exact_list, half_even
+from proofs_checks.golden.fifty_digits import exact_list
+from proofs_checks.golden.fifty_digits_codes import half_even
 from refimpl.locks.quantize import (
     locks_dequantize_summary,
     locks_pack_basis,
