@@ -1,7 +1,7 @@
 """Write docs/mutation.md from the results of benchmarks/mutation.py and the reasons in benchmarks/mutation_reasons.toml.
 
-Run: python benchmarks/mutation_report.py. A survivor gets the first reason whose pattern is found in "old line => new
-line"; one without a reason is listed as open. Functions whose mutants were not all run are named.
+Run: python benchmarks/mutation_report.py. A survivor gets the first reason whose pattern is found in "file, function: old
+line => new line"; one without a reason is listed as open. Functions whose mutants were not all run are named.
 """
 
 import ast
@@ -89,7 +89,7 @@ def main():
         files[name.rpartition(".")[0]]["not run"] += count - len(results.get(name, {"mutants": {}})["mutants"])
     known, alive = defaultdict(list), list(survivors(results))
     for file, function, text in alive:
-        reason = reason_of(text)
+        reason = reason_of(f"{file}, {function}: {text}")
         known[reason["name"] if reason else "open"].append((file, function, text))
     write_whole(ROOT / "docs" / "mutation.md", page(files, known, alive))
 
