@@ -21,12 +21,12 @@ import triton
 import triton.language as tl
 
 from fastimpl.checks import Sizes, kept_pages, whole
-from fastimpl.device import dependent_launch, follow, padded
+from fastimpl.device import INTERPRETED, dependent_launch, follow, padded
 from fastimpl.locks.combine import combined_share, load_scores, log_mass
+from fastimpl.locks.select_ptx import OPERANDS, threshold_text
 
 CHUNK = 2048
-SCORE_CHUNK = 1024
-"""Pages per program of the first pass: of shares, and of scores, where a page is G numbers."""
+"""Pages per program of the first pass over shares."""
 
 FORCED = tl.constexpr(0x7FFFFFFF)
 ABSENT = tl.constexpr(-0x80000000)
@@ -94,6 +94,37 @@ def bar_of_block(key, kept, SHARES: tl.constexpr):
 
 
 @triton.jit
+def threshold_by_lanes(keys, count, kept, WARPS: tl.constexpr, TEXT: tl.constexpr, OPERANDS: tl.constexpr):
+    """Threshold and room of ``count`` keys in memory (NVIDIA): see `select_ptx.py`."""
+    zero = tl.arange(0, 32 * WARPS) * 0
+    bar, room = tl.inline_asm_elementwise(
+        TEXT, OPERANDS, (zero.to(tl.int64) + keys.to(tl.int64), zero + count, zero + kept),
+        dtype=(tl.int32, tl.int32), is_pure=False, pack=1,
+    )  # fmt: skip
+    return tl.max(bar, 0), tl.max(room, 0)
+
+
+@triton.jit
+def threshold(
+    key, live, values, scratch, page, first_item, count, kept, SOURCE: tl.constexpr, WARPS: tl.constexpr, TEXT: tl.constexpr,
+    OPERANDS: tl.constexpr,
+):  # fmt: skip
+    """Threshold and room of one block of keys. The PTX branch (TEXT not empty) reads them from memory: from ``values``,
+    the items of an earlier pass, or from ``scratch``, where this program puts them first."""
+    if TEXT == "":
+        bar = bar_of_block(key, kept, SOURCE == 0)
+        room = kept - tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
+    else:
+        if SOURCE == 2:
+            bar, room = threshold_by_lanes(values, count, kept, WARPS, TEXT, OPERANDS)
+        else:
+            tl.store(scratch + page, key, mask=live)
+            tl.debug_barrier()
+            bar, room = threshold_by_lanes(scratch + first_item, count, kept, WARPS, TEXT, OPERANDS)
+    return bar, room
+
+
+@triton.jit
 def write_kept(kept_values, kept_ids, out, key, page, bar, room, written, equals, LAST: tl.constexpr):
     """Append the items above ``bar`` and the first ``room`` equals; returns the counts after it."""
     more = ((key > bar) & (key > ABSENT)).to(tl.int32)
@@ -108,12 +139,13 @@ def write_kept(kept_values, kept_ids, out, key, page, bar, room, written, equals
     return written + tl.sum(keep, 0), equals + tl.sum(same, 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pages_of_all", "stride_in", "stride_out", "items_of_all", "kept", "heads", "tiles"])
 def select_kernel(
-    values, ids, tokens, largests, totals, kept_values, kept_ids, pages_of_all, stride_in, stride_out, items_of_all,
+    values, ids, tokens, largests, totals, scratch, kept_values, kept_ids, pages_of_all, stride_in, stride_out, items_of_all,
     kept, heads, page_size, tiles,
     CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr,
-    ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr, DEPENDENT: tl.constexpr,
+    ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr, WARPS: tl.constexpr,
+    TEXT: tl.constexpr, OPERANDS: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """The ``kept`` largest of one chunk of items, in item order; a place beyond them gets id -1."""
     follow(DEPENDENT)
@@ -129,7 +161,9 @@ def select_kernel(
     key, page = load_keys(values, ids, largests, totals, row, stride_in, item, count, first_item, pages, tiles, G,
                           G_PAD, SOURCE, STEP)  # fmt: skip
     if ONE_BLOCK:
-        bar = bar_of_block(key, kept, SOURCE == 0)
+        base = row.to(tl.int64) * stride_in
+        bar, room = threshold(key, item < count, values + base, scratch + base, page, first_item, count, kept, SOURCE,
+                              WARPS, TEXT, OPERANDS)  # fmt: skip
     else:
         bar, step = 0, 1 << 28
         if SOURCE == 0:
@@ -142,13 +176,12 @@ def select_kernel(
                 d1, d2, d3 = three_counts(later, bar + step, bar + 2 * step, bar + 3 * step)
                 c1, c2, c3 = c1 + d1, c2 + d2, c3 + d3
             bar, step = narrowed(bar, step, c1, c2, c3, kept)
-    above = tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
-    if not ONE_BLOCK:
+        above = tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
         for first in range(BLOCK, count, BLOCK):
             later, _page = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item,
                                      pages, tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
             above += tl.sum(((later > bar) & (later > ABSENT)).to(tl.int32), 0)
-    room = kept - above
+        room = kept - above
     out = (row.to(tl.int64) * tl.num_programs(0) + chunk) * stride_out
     written, equals = write_kept(kept_values, kept_ids, out, key, page, bar, room, 0, 0, LAST)
     if not ONE_BLOCK:
@@ -162,6 +195,26 @@ def select_kernel(
         tl.store(kept_ids + out + place, (item * 0 - 1).to(kept_ids.dtype.element_ty), mask=beyond)
         if not LAST:
             tl.store(kept_values + out + place, item * 0 + ABSENT, mask=beyond)
+
+
+def chunk_of_scores(pages: int) -> int:
+    """Pages per program of the first pass over scores: eight programs a row or more, 4096 survivors of 128 or fewer.
+
+    >>> [chunk_of_scores(pages) for pages in (2048, 8192, 32768, 65536)]
+    [256, 512, 1024, 2048]
+    """
+    return 256 if pages <= 4096 else 512 if pages <= 16384 else 1024 if pages <= 32768 else 2048
+
+
+def takes_ptx(device: torch.device) -> bool:
+    """Whether thresholds are found by the PTX branch."""
+    return device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
+
+
+def ptx_of(used: bool, items: int, warps: int) -> dict[str, Any]:
+    """The PTX as a kernel's constants; empty where the branch is not used."""
+    text = {"TEXT": threshold_text(items, warps), "OPERANDS": OPERANDS} if used else {"TEXT": "", "OPERANDS": ""}
+    return {"WARPS": warps, **text}
 
 
 class PageSelection:
@@ -181,9 +234,14 @@ class PageSelection:
         self.rows, self.width = values.shape[0] * values.shape[1], values.shape[-1]
         self.values, self.tokens, self.page_size, self.kept, self.masses = values, tokens, page_size, kept, masses
         self.heads, self.groups = values.shape[1], values.shape[2] if masses else 1
-        self.chunk = CHUNK if masses is None or self.width > 32 * SCORE_CHUNK else SCORE_CHUNK
+        self.chunk = CHUNK if masses is None else chunk_of_scores(self.width)
         self.chunks = -(-self.width // self.chunk) if self.width > (most or 2 * self.chunk) else 1
         self.pages = torch.empty((*values.shape[:2], kept), dtype=torch.int32, device=values.device)
+        self.ptx = masses is not None and takes_ptx(values.device)
+        # the PTX branch reads keys from memory
+        self.scratch = (
+            torch.empty((self.rows, self.width), dtype=torch.int32, device=values.device) if self.ptx else self.pages
+        )
         if self.chunks > 1:
             self.survivors = min(kept, self.chunk)
             self.keys = torch.empty((self.rows, self.chunks, self.survivors), dtype=torch.int32, device=values.device)
@@ -217,14 +275,16 @@ class PageSelection:
         kept_ids: torch.Tensor, kept: int, stride_in: int,
     ) -> None:  # fmt: skip
         block = min(padded(chunk), 4096)
+        warps = 4 if block <= 512 else 8 if block <= 1024 else 16
         largests, totals = self.masses or (self.values, self.values)
         tiles = largests.shape[1] if self.masses else 0
         select_kernel[(chunks, self.rows)](
-            values, ids, values if self.tokens is None else self.tokens, largests, totals, kept_values, kept_ids,
-            self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
+            values, ids, values if self.tokens is None else self.tokens, largests, totals, self.scratch, kept_values,
+            kept_ids, self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
             CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
-            ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 128),
-            **dependent_launch(values.device), num_warps=4 if block <= 512 else 8 if block <= 1024 else 16,
+            ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 256),
+            num_warps=warps, **ptx_of(self.ptx and source > 0 and chunk <= block, block, warps),
+            **dependent_launch(values.device),
         )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def lloyd2_decode(
     """The vectors [H, T, d] that codes stand for: mean + scale * level, rescaled to the stored norm, rotated back.
 
     ``norm_correction`` is for keys; values are not corrected and their norm is not used. Arguments as `lloyd2_encode`
-    gives and takes them; errors as there.
+    gives and takes them. Raises ArgumentError as there, or for a code beyond 3.
 
     Source: ReadKV App. F.2 (Lloyd-2, norm-corrected).
 

@@ -76,6 +76,8 @@ def qjl_inner_products(*, x: Any, queries: Any, seed: int) -> FloatArray:
 
     Over seeds, the mean of an estimate is the inner product. Raises ArgumentError as the two halves do.
 
+    Source: ReadKV App. F.2 (TurboQuant); Zandieh et al. (QJL).
+
     >>> qjl_inner_products(x=[[0.0, 0.0]], queries=[[1.0, 1.0]], seed=0).tolist()
     [[0.0]]
     """

@@ -51,6 +51,8 @@ def turboquant_pack_slots(*, key_codes: Any, key_norm: Any, value_codes: Any, va
 def turboquant_unpack_slots(*, slots: Any) -> dict[str, Any]:
     """What slots [T, d + 6] hold, as `turboquant_pack_slots` takes it. Raises ArgumentError for an odd or short slot.
 
+    Source: ReadKV App. F.2 (TurboQuant K4/V4 as served).
+
     >>> turboquant_unpack_slots(slots=[[0x21, 0x00, 0x3C, 0x0F, 0x00, 0x40, 0x00, 0xBC]])["value_codes"].tolist()
     [[15, 0]]
     """

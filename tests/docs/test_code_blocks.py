@@ -37,7 +37,7 @@ PAGES = {
     "docs/microscope.md": {"kvproof"},
 }
 """Pages with blocks, and the programs that carrying them out must have run."""
-RECIPES = {"docs/capture-format.md"}
+RECIPES = {"docs/capture-format.md", "docs/public-adapters.md"}
 """Pages whose block has a test of its own."""
 
 COMPILER, C_COMPILER = shutil.which("g++"), shutil.which("gcc")

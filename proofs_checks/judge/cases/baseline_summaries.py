@@ -49,6 +49,12 @@ def moment_cases() -> list[Case]:
         ),
         stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_moments, 16, d=80)),
         stage.probe("heads", "G", "KV heads of different moments", partial(_moments, 9, H=3)),
+        stage.relation(
+            "directions-turned",
+            "signs and order of the directions are free",
+            partial(_moments, 12),
+            lambda i: {**i, "directions": -i["directions"][..., ::-1], "energies": i["energies"][..., ::-1]},
+        ),
         stage.general("G8-d128-r8", "the papers' shape", partial(_moments, 16, d=128, G=8)),
         stage.general("capture-needle", "the real needle prompt", _needle_moments),
     ]
@@ -122,6 +128,12 @@ def codebook_cases() -> list[Case]:
         ),
         stage.probe("tokens-count", "H", "a codeword counts as often as tokens name it", _repeated),
         stage.probe("heads", "G", "every KV head has its own codebook", partial(_codebook, H=3)),
+        stage.relation(
+            "codewords-renamed",
+            "the order of the codewords is free",
+            _codebook,
+            lambda i: {**i, "codes": 31 - i["codes"], "codewords": i["codewords"][:, ::-1]},
+        ),
         stage.general("G8-N128-d128", "the papers' shape", partial(_codebook, G=8, d=128, N=128)),
         stage.general("capture-needle", "a codebook of the real needle prompt", _needle_codebook),
     ]

@@ -27,6 +27,13 @@ def expected_cases() -> list[Case]:
         stage.probe("no-sinks", "C", "no sinks: nothing is set apart", partial(_expected, 1, 2, 15, sinks=0)),
         stage.probe("heads", "G", "KV heads of different moments", partial(_expected, 3, 2, 18)),
         stage.probe("softmax-scale", "B", "an explicit scale", partial(_expected, 1, 2, 15, softmax_scale=0.25)),
+        stage.relation(
+            "token-order",
+            "without sinks tokens are scored whatever their order",
+            partial(_expected, 2, 2, 17, sinks=0),
+            lambda i: {**i, "keys": i["keys"][:, ::-1], "values": i["values"][:, ::-1]},
+            lambda a: {"scores": a["scores"][:, ::-1]},
+        ),
         stage.general("H2-G4-T50-d64", "random moments", partial(_expected, 2, 4, 50)),
         stage.general("H1-G3-T33-d80", "d = 80", partial(_expected, 1, 3, 33, 80)),
     ]
@@ -83,6 +90,12 @@ def rkv_cases() -> list[Case]:
         stage.probe("none-alike", "H", "rows without an alike key lose their first column", _orthogonal),
         stage.probe("key-length", "H", "cosines, not products", partial(_rkv, 1, 1, 4, 20, mix=0.0, lengths=True)),
         stage.probe("heads", "G", "KV heads of their own", partial(_rkv, 3, 2, 4, 24)),
+        stage.relation(
+            "both-turned",
+            "queries and keys negated together change neither logits nor cosines",
+            partial(_rkv, 2, 2, 4, 20),
+            lambda i: {**i, "queries": -i["queries"], "keys": -i["keys"]},
+        ),
         stage.general("H2-G3-T50", "the defaults: lambda 0.1, kernel 7", partial(_rkv, 2, 3, 8, 50)),
         stage.general("mix-.07", "another lambda", partial(_rkv, 1, 4, 8, 40, mix=0.0625, kernel=5)),
     ]
@@ -165,6 +178,12 @@ def lazy_cases() -> list[Case]:
         stage.probe("interval-of-0", "B", "an interval of 0 is raised, never divided by", _never_rested),
         stage.probe("sum", "H", "the sum of both parts", partial(_lazy, "sum")),
         stage.probe("long-rest", "B", "a rest of 4000 steps over an interval of 1: no overflow", _long_rest),
+        stage.relation(
+            "later",
+            "every step 1000 later: only differences count",
+            partial(_lazy, "product"),
+            lambda i: {**i, "last": i["last"] + 1000, "step": i["step"] + 1000},
+        ),
         stage.general("H2-G4-T60", "random steps", partial(_lazy, "product")),
         stage.general("least-interval-4", "another least interval", partial(_lazy, "product", least_interval=4.0)),
     ]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.bounds.common import gamma
-from proofs_checks.judge.checks.codes import SCALE_FORMATS
+from proofs_checks.judge.checks.codes import SCALE_FORMATS, held
 from proofs_checks.judge.judgement import Call, Departure, Fault, Judgement, compare
 from proofs_checks.numbers import Precision
 
@@ -70,21 +70,25 @@ def rows_judged(
         return None, judgement
     least, most = x.min(axis=-1), x.max(axis=-1)
     constant, exact = least == most, (most - least) / levels
+    scale_of_spread = np.where(constant, 0.0, scale)
+    plain: Judgement | None = None
     for stored, rounding in SCALE_FORMATS.items():
         judgement = Judgement()
         compare(judgement, names[2], zero, least, rounding * np.abs(least))
-        spread = 2 * rounding * np.maximum(np.abs(least), np.abs(most)) / levels if follow else 0.0
-        allowed = (gamma(3, precision.roundoff) + rounding) * exact + precision.tiny
+        computed = gamma(3, precision.roundoff) * exact + precision.tiny
         # a group's scale may come from ends that were themselves rounded
-        compare(judgement, names[1], np.where(constant, 0.0, scale), exact, allowed + spread)
-        if not judgement.faults:
+        spread = 2 * rounding * np.maximum(np.abs(least), np.abs(most)) / levels if follow else 0.0
+        compare(judgement, names[1], scale_of_spread, exact, computed + rounding * exact + spread)
+        kept = held(zero[zero != least], stored) and held(scale[np.abs(scale_of_spread - exact) > computed], stored)
+        if not judgement.faults and kept:
             own = _judge_codes(names[0], x, codes, [(scale, zero)], constant, levels, precision)
             either = _judge_codes(names[0], x, codes, [(scale, zero), (exact, least)], constant, levels, precision)
             judgement.faults += either
             if follow and own and not either:
                 judgement.departures.append(FOLLOWED)
             return (stored if rounding else None), judgement
-    return None, judgement
+        plain = plain or judgement
+    return None, plain or judgement
 
 
 def _judge_codes(

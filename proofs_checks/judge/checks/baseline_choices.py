@@ -22,7 +22,8 @@ def quest_chosen(call: Call) -> Judgement:
     H, _, P = scores.shape
     forced = range(P - int(call.inputs.get("recent_pages", 0)), P)
     lowest = call.reference["pages"] if call.lowest_index else None
-    if judge_choice(judgement, "pages", pages, (scores, scores), forced=forced, lowest=lowest):
+    usable = judge_choice(judgement, "pages", pages, (scores, scores), forced=forced, lowest=lowest)
+    if usable and "read" in call.names():
         union = np.zeros((H, P), dtype=np.uint8)
         np.put_along_axis(union, pages.reshape(H, -1).astype(np.int64), 1, axis=1)
         compare_exactly(judgement, "read", call.answer["read"], union)
@@ -61,7 +62,9 @@ def zipped(call: Call) -> Judgement:
         return judgement
     rows = [np.flatnonzero(row) for row in keep.reshape(-1, scores.shape[-1])]
     flat = scores.reshape(-1, scores.shape[-1])
-    judge_choice(judgement, "keep", np.stack(rows), (flat, flat))
+    wanted = call.reference["keep"].reshape(flat.shape)
+    lowest = np.stack([np.flatnonzero(row) for row in wanted]) if call.lowest_index else None
+    judge_choice(judgement, "keep", np.stack(rows), (flat, flat), lowest=lowest)
     return judgement
 
 
@@ -136,7 +139,8 @@ def rocket_chosen(call: Call) -> Judgement:
     judgement, queries, keys = Judgement(), call.inputs["queries"], call.inputs["keys"]
     channels = np.asarray(call.answer["channels"])
     ends = bounds.channel_range(queries, call.precision)
-    if not judge_choice(judgement, "channels", channels, ends, lowest=tie_rule(call, "channels")):
+    rule, named = tie_rule(call, "channels"), "channels" in call.names()
+    if not judge_choice(judgement, "channels", channels, ends, lowest=rule, named=named):
         return judgement
     channels, size, T = channels.astype(np.int64), int(call.inputs["chunk_size"]), keys.shape[1]
     scale = scale_of(call.inputs.get("softmax_scale"), queries.shape[-1])
@@ -144,5 +148,6 @@ def rocket_chosen(call: Call) -> Judgement:
     error = bounds.chunk_score_error(queries, keys, channels, size, scale, call.precision)
     scores, error = (np.repeat(x, size, axis=-1)[..., :T] for x in (scores, error))
     low, high = bounds.pooled_range(scores, error, "weights", call.precision)
-    judge_choice(judgement, "tokens", call.answer["tokens"], (low, high), lowest=tie_rule(call, "tokens"))
+    if "tokens" in call.names():
+        judge_choice(judgement, "tokens", call.answer["tokens"], (low, high), lowest=tie_rule(call, "tokens"))
     return judgement

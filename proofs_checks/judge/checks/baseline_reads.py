@@ -95,14 +95,16 @@ def nested_judged(call: Call) -> Judgement:
 def _judge_sets(judgement: Judgement, call: Call, read: Read, channels: Any) -> IntArray | None:
     """Judge channels and tokens; the port's tokens if they can be read."""
     low, high = bounds.channel_range(read.queries, call.precision, read.query_error)
-    if not judge_choice(judgement, "channels", channels, (low, high), lowest=tie_rule(call, "channels")):
+    names, rule = call.names(), tie_rule(call, "channels")
+    if not judge_choice(judgement, "channels", channels, (low, high), lowest=rule, named="channels" in names):
         return None
     scores, error = _probe(call, read, channels.astype(np.int64))
     ends = bounds.pooled_range(scores, error, call.inputs.get("ranking", "scores"), call.precision)
     T = read.keys.shape[1]
     forced = range(max(T - 1 - int(call.inputs.get("local_tokens", 0)), 0), T)
     tokens = np.asarray(call.answer["tokens"])
-    usable = judge_choice(judgement, "tokens", tokens, ends, forced=forced, lowest=tie_rule(call, "tokens"))
+    rule, named = tie_rule(call, "tokens"), "tokens" in names
+    usable = judge_choice(judgement, "tokens", tokens, ends, forced=forced, lowest=rule, named=named)
     return tokens.astype(np.int64) if usable else None
 
 
@@ -142,7 +144,8 @@ def loki_judged(call: Call) -> Judgement:
     scores = loki_scores(queries, keys, parts, rank, scale)
     ends = bounds.around(scores, bounds.loki_error(queries, keys, parts, rank, scale, precision))
     tokens = np.asarray(call.answer["tokens"])
-    if not judge_choice(judgement, "tokens", tokens, ends, lowest=tie_rule(call, "tokens")):
+    rule, named = tie_rule(call, "tokens"), "tokens" in call.names()
+    if not judge_choice(judgement, "tokens", tokens, ends, lowest=rule, named=named):
         return judgement
     exact, allowed = np.zeros(queries.shape), np.zeros(queries.shape)
     for h, g in np.ndindex(queries.shape[:2]):

@@ -20,18 +20,22 @@ def judge_choice(
     *,
     forced: Iterable[int] = (),
     lowest: Any = None,
+    named: bool = True,
 ) -> bool:
     """Judge every row of choices [..., K] by the ends [..., N] of what they are ranked by; whether all can be read.
 
-    ``forced`` are always chosen. ``lowest`` is the reference's choice where ties must go to the lower index.
+    ``forced`` are always chosen. ``lowest`` is the reference's choice where ties must go to the lower index. Where the
+    case judges other results only (not ``named``), a choice is a fault only if it cannot be read.
     """
-    usable = True
+    usable, found = True, Judgement()
     for where in np.ndindex(np.shape(chosen)[:-1]):
-        usable &= _judge_row(judgement, name, chosen[where], (ends[0][where], ends[1][where]), set(forced), where)
-        if usable and lowest is not None and not judgement.faults and set(chosen[where]) != set(lowest[where]):
+        usable &= _judge_row(found, name, chosen[where], (ends[0][where], ends[1][where]), set(forced), where)
+        if usable and lowest is not None and not found.faults and set(chosen[where]) != set(lowest[where]):
             wanted = listed(int(i) for i in lowest[where])
             text = f"{name}{list(where)}: ties go to the lower index as declared: expected {wanted}"
-            judgement.faults.append(Fault(name, where, text))
+            found.faults.append(Fault(name, where, text))
+    if named or not usable:
+        judgement.faults += found.faults
     return usable
 
 
