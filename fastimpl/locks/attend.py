@@ -21,7 +21,8 @@ from fastimpl.attend_run import attend_run, run_of, store_state
 from fastimpl.attention import default_splits, merge
 from fastimpl.device import LOG2E, dependent_launch, follow, padded
 from fastimpl.locks.score import load_queries
-from fastimpl.locks.select import ABSENT, PageSelection, load_keys, ptx_of, threshold
+from fastimpl.locks.select import ABSENT, PageSelection, bar_of_block, load_keys, ptx_of, put_keys
+from fastimpl.locks.select_ptx import Choice
 from fastimpl.paging import Cache
 
 MOST_ITEMS = 4096
@@ -31,8 +32,10 @@ MOST_PAGES = 1024
 
 
 @triton.jit
-def write_run(pages, blocks, table, key, page, bar, room, first, last, beyond, TABLE: tl.constexpr):
+def write_run(pages, blocks, table, key, page, kept, first, last, beyond, TABLE: tl.constexpr):
     """Write places first .. last - 1 of the list of kept pages (-1 from where it ends) and of their blocks."""
+    bar = bar_of_block(key, kept, False)
+    room = kept - tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
     more = ((key > bar) & (key > ABSENT)).to(tl.int32)
     same = ((key == bar) & (key > ABSENT)).to(tl.int32)
     both = tl.cumsum((more << 16) + same, 0)  # a block has fewer than 2^15 items
@@ -63,21 +66,35 @@ def select_attend_kernel(
     length = length_of_all
     if LENGTHS:
         length = tl.load(tokens + n).to(tl.int32)
-    count = items_of_all
-    if SOURCE == 1:
-        count = tl.cdiv(length, PAGE)
-    item = tl.arange(0, ITEMS)
-    key, page = load_keys(values, ids, largests, totals, row, stride_in, item, count, 0, tl.cdiv(length, PAGE), tiles,
-                          G, G_ROWS, SOURCE, STEP)  # fmt: skip
-    base = row.to(tl.int64) * stride_in
-    bar, room = threshold(key, item < count, values + base, scratch + base, page, 0, count, kept, SOURCE, WARPS, TEXT,
-                          OPERANDS)  # fmt: skip
-    query = load_queries(queries + n * stride_qn + head * stride_qh, G, G_PAD, D, D_PAD, 0, 1, stride_qg)
     start, stop = run_of(split, splits, kept * PAGE, BLOCK)
+    first, last = start // PAGE, tl.cdiv(stop, PAGE)
+    base = row.to(tl.int64) * stride_in
     own_pages, own_blocks = pages + row.to(tl.int64) * kept, blocks + row.to(tl.int64) * kept
     table = block_table + n * stride_table
-    write_run(own_pages, own_blocks, table, key, page, bar, room, start // PAGE, tl.cdiv(stop, PAGE), tl.arange(0, KEPT),
-              TABLE)  # fmt: skip
+    count = items_of_all
+    own_keys = values + base
+    if SOURCE == 1:
+        count = tl.cdiv(length, PAGE)
+    if (TEXT == "") | (SOURCE == 1):
+        item = tl.arange(0, ITEMS)
+        key, page = load_keys(values, ids, largests, totals, row, stride_in, item, count, 0, tl.cdiv(length, PAGE), tiles,
+                              G, G_ROWS, SOURCE, STEP)  # fmt: skip
+        if TEXT == "":
+            write_run(own_pages, own_blocks, table, key, page, kept, first, last, tl.arange(0, KEPT), TABLE)
+        else:
+            own_keys = scratch + base
+            put_keys(own_keys, page, key, item < count)
+    query = load_queries(queries + n * stride_qn + head * stride_qh, G, G_PAD, D, D_PAD, 0, 1, stride_qg)
+    if TEXT != "":
+        zero = tl.arange(0, 32 * WARPS) * 0
+        wide = zero.to(tl.int64)
+        sources = (wide + (ids + base).to(tl.int64), wide + table.to(tl.int64))
+        targets = (wide + own_pages.to(tl.int64), wide + own_blocks.to(tl.int64), zero + first, zero + last)
+        tl.inline_asm_elementwise(
+            TEXT, OPERANDS,
+            (wide + own_keys.to(tl.int64), zero + count, zero + kept) + sources + targets,  # noqa: RUF005
+            dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
     tl.debug_barrier()  # what other threads of this program wrote is read below
     largest, total, state = attend_run(
         query, keys, value_cache, own_blocks, own_pages, start, stop, length, head,
@@ -111,6 +128,12 @@ class SelectedAttention:
         self.parts = torch.empty((N * H, self.splits, G, d), dtype=torch.float32, device=device)
         self.masses = torch.empty((N * H, self.splits, G), dtype=torch.float32, device=device)
 
+    def choice(self, source: int, items: int) -> Choice | None:
+        """The PTX of the last pass, where that branch is taken."""
+        table = self.cache.block_table
+        table_bytes = 0 if table is None else table.element_size()
+        return Choice(padded(items), 4, True, source == 1, table_bytes) if self.selection.ptx else None
+
     def run(self) -> dict[str, torch.Tensor]:
         """Launch: one kernel and the merge. The first pass of the selection must have run."""
         queries, cache, selection = self.queries, self.cache, self.selection
@@ -126,7 +149,7 @@ class SelectedAttention:
             ITEMS=padded(items), SOURCE=source, STEP=min(padded(tiles, 1), 256), G=G, G_ROWS=padded(G, 1),
             G_PAD=padded(G), D=d, D_PAD=padded(d), PAGE=cache.page_size, BLOCK=self.block,
             KEPT=padded(selection.kept), STAGES=5 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
-            **ptx_of(selection.ptx, padded(items), 4),
+            **ptx_of(self.choice(source, items), 4),
             **cache.switches, **dependent_launch(queries.device),
         )  # fmt: skip
         merge(self.parts, self.masses, self.output, self.lse)
