@@ -24,7 +24,7 @@ POINTERS = {
     **dict.fromkeys(("block_table", "tokens"), "*i64"),
     **dict.fromkeys(("scores", "outputs", "lses", "lse", "largests", "totals", "grams", "vectors", "shares"), "*fp32"),
     **dict.fromkeys(("records", "centroids", "bases", "coefficients", "packed"), "*u8"),
-    **dict.fromkeys(("kept_ids", "kept_values", "scratch"), "*i32"),
+    **dict.fromkeys(("kept_ids", "kept_values", "kept_blocks", "scratch"), "*i32"),
     **dict.fromkeys(("x", "scales"), "*fp32"),
     "codes": "*i8",
     "output": "*bf16",
@@ -45,7 +45,9 @@ Configuration = tuple[str, dict[str, Any], dict[str, str], int]
 def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     """One configuration per kernel that has this branch."""
     record = importlib.import_module("fastimpl.locks.record").Layout(16, 128, 8, 4, "float16")
-    scoring, selection = (importlib.import_module(f"fastimpl.locks.{m}") for m in ("score_records", "select"))
+    scoring = importlib.import_module("fastimpl.locks.score_records")
+    selection = importlib.import_module("fastimpl.locks.select_ptx")
+    choice = selection.Choice
     ptx, layout = branch == "ptx", record.constants
     follow = {"DEPENDENT": hopper and ptx}
     group = {"G": 8, "G_PAD": 16}
@@ -60,14 +62,14 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "select_attend_kernel": (
             "locks.attend",
             {"ITEMS": 4096, "SOURCE": 2, "STEP": 128, **group, "G_ROWS": 8, "D": 128, "D_PAD": 128, "PAGE": 16,
-             "BLOCK": 64, "KEPT": 128, "STAGES": 5, **SWITCHES, **follow,
-             **selection.ptx_of(ptx, 4096, 4)},
+             "BLOCK": 64, "KEPT": 128, "STAGES": 3 if ptx else 5, "PLACES": 8, **SWITCHES, **follow,
+             **selection.constants(choice(4096, 4, 4, 8) if ptx else None, 4)},
             {"values": "*i32", "ids": "*i32", "pages": "*i32", "blocks": "*i32", "value_cache": "*bf16"}, 4,
         ),
         "select_kernel": (
             "locks.select",
             {"CHUNK": 1024, "BLOCK": 1024, "SOURCE": 1, "LAST": False, "ONE_BLOCK": True, "LENGTHS": True,
-             "G": 8, "G_PAD": 8, "STEP": 64, **follow, **selection.ptx_of(ptx, 1024, 8)},
+             "G": 8, "G_PAD": 8, "STEP": 64, **follow, **selection.constants(choice(1024, 8, 8) if ptx else None, 8)},
             {"values": "*fp32", "ids": "*fp32"}, 8,
         ),
         "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
