@@ -3,52 +3,79 @@
 Run: python benchmarks/mutation.py [--again] [--jobs N] [FILE...]. mutmut writes the mutants of the given files (default:
 all of refimpl) into a copy of the repository, build/mutation. One pytest session there collects tests/refimpl and the
 examples in refimpl's docstrings, notes which test enters which function, and then forks once per mutant and runs the
-tests of its function, the fastest first, until one fails. Results are kept in build/mutation.json by function: a killed
-mutant of an unchanged function is not run again, a survivor with --again or when it was not run yet.
+tests of its function, the fastest first, until one fails or TEST_SECONDS are spent. Mutants that
+benchmarks/mutation_reasons.toml explains as equivalent are not run. Results are kept in build/mutation.json by function:
+a mutant of an unchanged function is not run again, or with --again only if it survived.
 benchmarks/mutation_report.py writes the report.
 """
 
 import argparse
+import gc
 import importlib
 import json
 import os
 import pkgutil
+import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "mutation"
 RESULTS = ROOT / "build" / "mutation.json"
-CPU_SECONDS, MEMORY_BYTES = 60, 6 * 2**30  # what one mutant may use; one that needs more counts as killed (timeout)
+REASONS = tomllib.loads((ROOT / "benchmarks" / "mutation_reasons.toml").read_text())["reason"]
+TEST_SECONDS = 4.0
+"""CPU time of a function's tests after which its mutant has survived, the fastest tests first."""
+SLOWER, MEMORY_BYTES = 20, 6 * 2**30
+"""A test that takes so many times its usual CPU time (and 2 s) is stopped: the mutant counts as killed (timeout)."""
 PYTEST = ["-o", "addopts=", "--import-mode=importlib", "--doctest-modules", "--strict-markers", "--capture=no"]
 PYTEST += ["-p", "no:terminal", "-p", "no:cacheprovider", "--rootdir=.", "tests/refimpl", "refimpl"]
 
 
-def write_mutants():
-    """Copy the repository and write every mutant of refimpl into the copy; {function: (hash, mutants)}."""
-    from mutmut.mutation.file_mutation import mutate_file_contents
-
+def copy_tree():
     shutil.rmtree(TREE, ignore_errors=True)
     listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).exists():
             (TREE / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, TREE / name)
+
+
+def write_mutants():
+    """Write every mutant of refimpl into the copy; {module.function: (hash, {mutant: change})}."""
+    from mutmut.mutation.file_mutation import mutate_file_contents
+
     functions = {}
     for path in sorted((TREE / "refimpl").rglob("*.py")):
         name = str(path.relative_to(TREE))
         mutated = mutate_file_contents(name, path.read_text())
         path.write_text(mutated.code)
-        module = name.removesuffix(".py").replace("/", ".")
+        lines, spans = mutated.code.splitlines(), mutated.line_span_by_function_name
+        text = {n: [line.strip() for line in lines[s.start : s.end]] for n, s in spans.items()}  # without the signature
         for mutant in mutated.mutant_names:
             key = mutant.rpartition("__mutmut_")[0]
-            functions.setdefault(f"{module}.{key}", (mutated.hash_by_function_name[key], []))[1].append(mutant)
+            function = name.removesuffix(".py").replace("/", ".") + "." + key
+            entry = functions.setdefault(function, (mutated.hash_by_function_name[key], {}))
+            entry[1][mutant] = change(text[f"{key}__mutmut_orig"], text[mutant])
     return functions
+
+
+def change(old, new):
+    """ "old lines => new lines", without the lines that both begin and end with."""
+    first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    old, new = old[first:], new[first:]
+    same = next((i for i, (a, b) in enumerate(zip(old[::-1], new[::-1], strict=False)) if a != b), 0)
+    return " ".join(old[: len(old) - same]) + " => " + " ".join(new[: len(new) - same])
+
+
+def reason_of(function, text):
+    return next((r for r in REASONS if re.search(r["pattern"], f"{function}: {text}")), None)
 
 
 def forget_mutants_examples():
@@ -73,8 +100,7 @@ class MutationSession:
 
     def __init__(self, functions, results, jobs, again):
         self.functions, self.results, self.jobs, self.again = functions, results, jobs, again
-        self.failed, self.names = False, {}
-        self.running = {}
+        self.failed, self.names, self.running = False, {}, {}
 
     def pytest_collection_modifyitems(self, items):
         # what is left of the repeated docstrings are methods'
@@ -94,21 +120,21 @@ class MutationSession:
 
     def pytest_runtestloop(self, session):
         tests = self.tests_of_functions(session.items)
-        self.results["refimpl.control"] = {"mutants": {}}
-        self.start("refimpl.control", "none", session.items, seconds=600)
-        self.finish_one()
-        if self.results.pop("refimpl.control")["mutants"]["none"] != "survived":
-            sys.exit("the tests fail in a fork without a mutant")
+        self.control([(0.1, item) for item in session.items])
+        gc.freeze()
         for function, (digest, mutants) in self.functions.items():
             known = self.results.get(function, {})
             if known.get("hash") != digest:
-                known = self.results[function] = {"hash": digest, "mutants": {}}
-            for mutant in mutants:
-                status = known["mutants"].get(mutant)
-                if status is None or (self.again and status in ("survived", "no tests")):
-                    self.start(function, mutant, [item for _, item in sorted(tests[function], key=lambda t: t[0])])
+                known = {"hash": digest, "mutants": {}, "changes": {}, "total": len(mutants)}
+                self.results[function] = known
+            for mutant, text in mutants.items():
+                status, reason = known["mutants"].get(mutant), reason_of(function, text)
+                if reason and reason["equivalent"]:
+                    known["mutants"][mutant], known["changes"][mutant] = "equivalent", text
+                elif status is None or (self.again and status in ("survived", "no tests")):
+                    self.start(function, mutant, sorted(tests[function], key=lambda t: t[0]))
             RESULTS.write_text(json.dumps(self.results))
-            print(f"{time.process_time():.0f} s: {function}", flush=True)
+            print(f"{function} done", flush=True)
         while self.running:
             self.finish_one()
         RESULTS.write_text(json.dumps(self.results))
@@ -130,9 +156,19 @@ class MutationSession:
             state()._stats.clear()
         return tests
 
-    def start(self, function, mutant, items, seconds=CPU_SECONDS):
-        if not items:
-            self.results[function]["mutants"][mutant] = "no tests"
+    def control(self, tests):
+        """No mutant, all tests in a fork: it must survive."""
+        self.results["control"] = {"mutants": {}, "changes": {}}
+        self.functions["control"] = "", {"none": ""}
+        self.start("control", "none", tests, seconds=float("inf"))
+        self.finish_one()
+        del self.functions["control"]
+        if self.results.pop("control")["mutants"]["none"] != "survived":
+            sys.exit("the tests fail in a fork without a mutant")
+
+    def start(self, function, mutant, tests, seconds=TEST_SECONDS):
+        if not tests:
+            self.keep(function, mutant, "no tests")
             return
         while len(self.running) >= self.jobs:
             self.finish_one()
@@ -140,37 +176,54 @@ class MutationSession:
         if pid:
             self.running[pid] = function, mutant
             return
-        limit = int(time.process_time()) + seconds
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         os.environ["MUTANT_UNDER_TEST"] = f"{function.rpartition('.')[0]}.{mutant}"
         clear_caches()
         try:
-            survived = all(self.passes(i, j) for i, j in zip(items, [*items[1:], None], strict=True))
+            survived = self.survives(tests, time.process_time() + seconds)
         except BaseException:  # a mutant that breaks the session is noticed
             survived = False
         os._exit(0 if survived else 1)
+
+    def survives(self, tests, until):
+        for (usual, item), (_, following) in zip(tests, [*tests[1:], (0, None)], strict=True):
+            if time.process_time() > until:
+                break
+            signal.setitimer(signal.ITIMER_PROF, 2 + SLOWER * usual)  # its signal ends the process
+            if not self.passes(item, following):
+                return False
+        return True
 
     def finish_one(self):
         pid, status = os.wait()
         function, mutant = self.running.pop(pid)
         code = os.waitstatus_to_exitcode(status)
-        self.results[function]["mutants"][mutant] = {0: "survived", 1: "killed"}.get(code, "timeout")
+        self.keep(function, mutant, {0: "survived", 1: "killed"}.get(code, "timeout"))
+
+    def keep(self, function, mutant, status):
+        entry = self.results[function]
+        entry["mutants"][mutant] = status
+        entry["changes"].pop(mutant, None)
+        if status in ("survived", "no tests"):
+            entry["changes"][mutant] = self.functions[function][1][mutant]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", help="such as refimpl/locks/select.py")
+    parser.add_argument("files", nargs="*", help="such as refimpl/locks/select.py; all, in this order")
     parser.add_argument("--again", action="store_true", help="run survivors again")
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
+    copy_tree()
     functions = write_mutants()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results = {name: results[name] for name in functions if name in results}
-    modules = tuple(f.removesuffix(".py").replace("/", ".") + "." for f in arguments.files) or ("refimpl.",)
-    chosen = {name: value for name, value in functions.items() if name.startswith(modules)}
+    modules = [f.removesuffix(".py").replace("/", ".") for f in arguments.files] or ["refimpl"]
+    chosen = {n: f for m in modules for n, f in functions.items() if n.startswith(m + ".")}
+    for name, (digest, mutants) in functions.items():  # what is not chosen is known to be not run
+        results.setdefault(name, {"hash": digest, "mutants": {}, "changes": {}})["total"] = len(mutants)
 
     import pytest
 
