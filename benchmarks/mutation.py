@@ -59,7 +59,7 @@ def write_mutants():
         mutated = mutate_file_contents(name, path.read_text())
         path.write_text(mutated.code)
         lines, spans = mutated.code.splitlines(), mutated.line_span_by_function_name
-        text = {n: [line.strip() for line in lines[s.start : s.end]] for n, s in spans.items()}  # without the signature
+        text = {n: [line.strip().replace(n, "") for line in lines[s.start - 1 : s.end]] for n, s in spans.items()}
         for mutant in mutated.mutant_names:
             key = mutant.rpartition("__mutmut_")[0]
             function = name.removesuffix(".py").replace("/", ".") + "." + key
