@@ -131,5 +131,5 @@ def test_a_record_that_fills_its_alignment_is_not_padded():
 
 
 def test_a_batch_of_empty_sequences_is_refused():
-    with pytest.raises(ArgumentError, match="^context_tokens: expected at least 1, got 0$"):
+    with pytest.raises(ArgumentError, match="context_tokens: expected at least 1, got 0"):
         GLM_4_9B_1M_ON_H200.largest_batch(0, 16, 818)
