@@ -23,7 +23,7 @@ import triton.language as tl
 from fastimpl.checks import Sizes, kept_pages, whole
 from fastimpl.device import INTERPRETED, dependent_launch, follow, padded
 from fastimpl.locks.combine import combined_share, load_scores, log_mass
-from fastimpl.locks.select_ptx import OPERANDS, threshold_text
+from fastimpl.locks.select_ptx import Choice, constants
 
 CHUNK = 2048
 """Pages per program of the first pass over shares."""
@@ -94,38 +94,14 @@ def bar_of_block(key, kept, SHARES: tl.constexpr):
 
 
 @triton.jit
-def threshold_by_lanes(keys, count, kept, WARPS: tl.constexpr, TEXT: tl.constexpr, OPERANDS: tl.constexpr):
-    """Threshold and room of ``count`` keys in memory (NVIDIA): see `select_ptx.py`."""
-    zero = tl.arange(0, 32 * WARPS) * 0
-    bar, room = tl.inline_asm_elementwise(
-        TEXT, OPERANDS, (zero.to(tl.int64) + keys.to(tl.int64), zero + count, zero + kept),
-        dtype=(tl.int32, tl.int32), is_pure=False, pack=1,
-    )  # fmt: skip
-    return tl.max(bar, 0), tl.max(room, 0)
+def put_keys(scratch, page, key, live):
+    """Keys into memory, where the PTX branch reads them: whatever layout Triton gave them."""
+    tl.store(scratch + page, key, mask=live)
+    tl.debug_barrier()
 
 
 @triton.jit
-def threshold(
-    key, live, values, scratch, page, first_item, count, kept, SOURCE: tl.constexpr, WARPS: tl.constexpr, TEXT: tl.constexpr,
-    OPERANDS: tl.constexpr,
-):  # fmt: skip
-    """Threshold and room of one block of keys. The PTX branch (TEXT not empty) reads them from memory: from ``values``,
-    the items of an earlier pass, or from ``scratch``, where this program puts them first."""
-    if TEXT == "":
-        bar = bar_of_block(key, kept, SOURCE == 0)
-        room = kept - tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
-    else:
-        if SOURCE == 2:
-            bar, room = threshold_by_lanes(values, count, kept, WARPS, TEXT, OPERANDS)
-        else:
-            tl.store(scratch + page, key, mask=live)
-            tl.debug_barrier()
-            bar, room = threshold_by_lanes(scratch + first_item, count, kept, WARPS, TEXT, OPERANDS)
-    return bar, room
-
-
-@triton.jit
-def write_kept(kept_values, kept_ids, out, key, page, bar, room, written, equals, LAST: tl.constexpr):
+def write_kept(kept_values, kept_ids, key, page, bar, room, written, equals, LAST: tl.constexpr):
     """Append the items above ``bar`` and the first ``room`` equals; returns the counts after it."""
     more = ((key > bar) & (key > ABSENT)).to(tl.int32)
     same = ((key == bar) & (key > ABSENT)).to(tl.int32)
@@ -133,16 +109,58 @@ def write_kept(kept_values, kept_ids, out, key, page, bar, room, written, equals
     earlier = equals + (both & 0xFFFF)
     keep = more + same * (earlier <= room).to(tl.int32)
     place = written + (both >> 16) + tl.minimum(earlier, room) - tl.minimum(equals, room) - 1
-    tl.store(kept_ids + out + place, page.to(kept_ids.dtype.element_ty), mask=keep > 0)
+    tl.store(kept_ids + place, page.to(kept_ids.dtype.element_ty), mask=keep > 0)
     if not LAST:
-        tl.store(kept_values + out + place, key, mask=keep > 0)
+        tl.store(kept_values + place, key, mask=keep > 0)
     return written + tl.sum(keep, 0), equals + tl.sum(same, 0)
+
+
+@triton.jit
+def select_plainly(
+    values, ids, largests, totals, kept_values, kept_ids, row, stride_in, item, key, page, count, first_item, pages, tiles,
+    kept, BLOCK: tl.constexpr, ONE_BLOCK: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr, G: tl.constexpr,
+    G_PAD: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """Write the ``kept`` largest of a chunk whose first block is ``key``; further blocks are read again per round."""
+    if ONE_BLOCK:
+        bar = bar_of_block(key, kept, SOURCE == 0)
+    else:
+        bar, step = 0, 1 << 28
+        if SOURCE == 0:
+            bar, step = -2147483648, 1 << 30
+        while step > 0:
+            c1, c2, c3 = three_counts(key, bar + step, bar + 2 * step, bar + 3 * step)
+            for first in range(BLOCK, count, BLOCK):
+                later, _page = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item,
+                                         pages, tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
+                d1, d2, d3 = three_counts(later, bar + step, bar + 2 * step, bar + 3 * step)
+                c1, c2, c3 = c1 + d1, c2 + d2, c3 + d3
+            bar, step = narrowed(bar, step, c1, c2, c3, kept)
+    above = tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
+    if not ONE_BLOCK:
+        for first in range(BLOCK, count, BLOCK):
+            later, _page = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item,
+                                     pages, tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
+            above += tl.sum(((later > bar) & (later > ABSENT)).to(tl.int32), 0)
+    room = kept - above
+    written, equals = write_kept(kept_values, kept_ids, key, page, bar, room, 0, 0, LAST)
+    if not ONE_BLOCK:
+        for first in range(BLOCK, count, BLOCK):
+            later, at = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item, pages,
+                                  tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
+            written, equals = write_kept(kept_values, kept_ids, later, at, bar, room, written, equals, LAST)
+    for first in range(0, kept, BLOCK):
+        place = first + item
+        beyond = (place >= written) & (place < kept)
+        tl.store(kept_ids + place, (item * 0 - 1).to(kept_ids.dtype.element_ty), mask=beyond)
+        if not LAST:
+            tl.store(kept_values + place, item * 0 + ABSENT, mask=beyond)
 
 
 @triton.jit(do_not_specialize=["pages_of_all", "stride_in", "stride_out", "items_of_all", "kept", "heads", "tiles"])
 def select_kernel(
-    values, ids, tokens, largests, totals, scratch, kept_values, kept_ids, pages_of_all, stride_in, stride_out, items_of_all,
-    kept, heads, page_size, tiles,
+    values, ids, tokens, largests, totals, scratch, block_table, kept_values, kept_ids, kept_blocks, pages_of_all,
+    stride_in, stride_out, stride_table, items_of_all, kept, heads, page_size, tiles,
     CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr,
     ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr, WARPS: tl.constexpr,
     TEXT: tl.constexpr, OPERANDS: tl.constexpr, DEPENDENT: tl.constexpr,
@@ -160,41 +178,20 @@ def select_kernel(
     item = tl.arange(0, BLOCK)
     key, page = load_keys(values, ids, largests, totals, row, stride_in, item, count, first_item, pages, tiles, G,
                           G_PAD, SOURCE, STEP)  # fmt: skip
-    if ONE_BLOCK:
-        base = row.to(tl.int64) * stride_in
-        bar, room = threshold(key, item < count, values + base, scratch + base, page, first_item, count, kept, SOURCE,
-                              WARPS, TEXT, OPERANDS)  # fmt: skip
-    else:
-        bar, step = 0, 1 << 28
-        if SOURCE == 0:
-            bar, step = -2147483648, 1 << 30
-        while step > 0:
-            c1, c2, c3 = three_counts(key, bar + step, bar + 2 * step, bar + 3 * step)
-            for first in range(BLOCK, count, BLOCK):
-                later, _page = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item,
-                                         pages, tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
-                d1, d2, d3 = three_counts(later, bar + step, bar + 2 * step, bar + 3 * step)
-                c1, c2, c3 = c1 + d1, c2 + d2, c3 + d3
-            bar, step = narrowed(bar, step, c1, c2, c3, kept)
-        above = tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
-        for first in range(BLOCK, count, BLOCK):
-            later, _page = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item,
-                                     pages, tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
-            above += tl.sum(((later > bar) & (later > ABSENT)).to(tl.int32), 0)
-        room = kept - above
     out = (row.to(tl.int64) * tl.num_programs(0) + chunk) * stride_out
-    written, equals = write_kept(kept_values, kept_ids, out, key, page, bar, room, 0, 0, LAST)
-    if not ONE_BLOCK:
-        for first in range(BLOCK, count, BLOCK):
-            later, at = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item, pages,
-                                  tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
-            written, equals = write_kept(kept_values, kept_ids, out, later, at, bar, room, written, equals, LAST)
-    for first in range(0, kept, BLOCK):
-        place = first + item
-        beyond = (place >= written) & (place < kept)
-        tl.store(kept_ids + out + place, (item * 0 - 1).to(kept_ids.dtype.element_ty), mask=beyond)
-        if not LAST:
-            tl.store(kept_values + out + place, item * 0 + ABSENT, mask=beyond)
+    if TEXT == "":
+        select_plainly(values, ids, largests, totals, kept_values + out, kept_ids + out, row, stride_in, item, key, page,
+                       count, first_item, pages, tiles, kept, BLOCK, ONE_BLOCK, SOURCE, LAST, G, G_PAD, STEP)  # fmt: skip
+    else:
+        own = scratch + row.to(tl.int64) * stride_in
+        put_keys(own, page, key, item < count)
+        zero = tl.arange(0, 32 * WARPS) * 0
+        wide = zero.to(tl.int64)
+        sources = (wide + (own + first_item).to(tl.int64), zero + count, zero + kept)
+        targets = (wide + (kept_values + out).to(tl.int64), wide + (kept_ids + out).to(tl.int64))
+        table = wide + (block_table + (row // heads).to(tl.int64) * stride_table).to(tl.int64)
+        targets = targets + (wide + (kept_blocks + out).to(tl.int64), table, zero + first_item)  # noqa: RUF005
+        tl.inline_asm_elementwise(TEXT, OPERANDS, sources + targets, dtype=tl.int32, is_pure=False, pack=1)
 
 
 def chunk_of_scores(pages: int) -> int:
@@ -207,14 +204,8 @@ def chunk_of_scores(pages: int) -> int:
 
 
 def takes_ptx(device: torch.device) -> bool:
-    """Whether thresholds are found by the PTX branch."""
+    """Whether the PTX branch selects."""
     return device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
-
-
-def ptx_of(used: bool, items: int, warps: int) -> dict[str, Any]:
-    """The PTX as a kernel's constants; empty where the branch is not used."""
-    text = {"TEXT": threshold_text(items, warps), "OPERANDS": OPERANDS} if used else {"TEXT": "", "OPERANDS": ""}
-    return {"WARPS": warps, **text}
 
 
 class PageSelection:
@@ -225,14 +216,17 @@ class PageSelection:
             the way and never stored.
         tokens: lengths [N] on the device, or None: P pages each.
         most: pages that one pass selects among; None: twice a chunk.
+        table: block table [N, Pmax], whose entries the PTX branch looks up on the way; None: pages are blocks.
     """
 
     def __init__(
         self, values: torch.Tensor, tokens: torch.Tensor | None, page_size: int, kept: int,
         masses: tuple[torch.Tensor, torch.Tensor] | None = None, most: int | None = None,
+        table: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
         self.rows, self.width = values.shape[0] * values.shape[1], values.shape[-1]
         self.values, self.tokens, self.page_size, self.kept, self.masses = values, tokens, page_size, kept, masses
+        self.table = table
         self.heads, self.groups = values.shape[1], values.shape[2] if masses else 1
         self.chunk = CHUNK if masses is None else chunk_of_scores(self.width)
         self.chunks = -(-self.width // self.chunk) if self.width > (most or 2 * self.chunk) else 1
@@ -245,7 +239,7 @@ class PageSelection:
         if self.chunks > 1:
             self.survivors = min(kept, self.chunk)
             self.keys = torch.empty((self.rows, self.chunks, self.survivors), dtype=torch.int32, device=values.device)
-            self.ids = torch.empty_like(self.keys)
+            self.ids, self.blocks = torch.empty_like(self.keys), torch.empty_like(self.keys)
 
     @property
     def last_pass(self) -> tuple[int, torch.Tensor, torch.Tensor, int, int]:
@@ -276,14 +270,17 @@ class PageSelection:
     ) -> None:  # fmt: skip
         block = min(padded(chunk), 4096)
         warps = 4 if block <= 512 else 8 if block <= 1024 else 16
+        table = self.pages if self.table is None else self.table
+        block_bytes = 0 if self.table is None else self.table.element_size()
+        first = Choice(block, warps, block_bytes) if self.ptx and source == 1 and chunks > 1 else None
         largests, totals = self.masses or (self.values, self.values)
         tiles = largests.shape[1] if self.masses else 0
         select_kernel[(chunks, self.rows)](
-            values, ids, values if self.tokens is None else self.tokens, largests, totals, self.scratch, kept_values,
-            kept_ids, self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
+            values, ids, values if self.tokens is None else self.tokens, largests, totals, self.scratch, table, kept_values,
+            kept_ids, self.blocks if chunks > 1 else kept_ids, self.width, stride_in, kept, table.stride(0), chunk, kept, self.heads, self.page_size, tiles,
             CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
             ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 256),
-            num_warps=warps, **ptx_of(self.ptx and source > 0 and chunk <= block, block, warps),
+            num_warps=warps, **constants(first, warps),
             **dependent_launch(values.device),
         )  # fmt: skip
 

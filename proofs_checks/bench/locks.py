@@ -155,6 +155,8 @@ def chain(bench: Bench, case: str, N: int, T: int, ceiling: float) -> None:
     caches = [make_cache(torch, N, T) for _ in range(rotations(N * T * HEADS * CHANNELS * 4, 4))]
     queries = [_tensor(torch, N, HEADS, GROUP, CHANNELS) for _ in range(4)]
     fastest = dense(bench, case, N, T, caches, queries)
+    if N == 1:
+        auto(bench, case, T, queries[0], fastest)
     read = N * HEADS * KEPT * PAGE * CHANNELS * 4
     times = []
     for scales in ("float16", "float32"):
@@ -170,7 +172,8 @@ def chain(bench: Bench, case: str, N: int, T: int, ceiling: float) -> None:
         error = output_error(torch, chains[0])
         ratio = round(fastest / time.median, 3)
         times.append(time.median)
-        bench.row(case, "chain", f"records with {scales} scales", time, size + read, ratio=ratio, output_error=error)
+        more = {"ratio": ratio, "output_error": error, "wrong_pages": selection_faults(torch, chains[0])}
+        bench.row(case, "chain", f"records with {scales} scales", time, size + read, **more)
         time = replay(torch, [c.scoring.run for c in chains])
         bench.row(case, "stage", f"score, {scales}", time, size, of_ceiling=round(size / time.median / ceiling, 3),
                   steps=chains[0].scoring.steps)  # fmt: skip
@@ -205,8 +208,36 @@ def build(bench: Bench) -> None:
               million_pages_per_second=round(BUILD_PAGES / time.median, 1))  # fmt: skip
 
 
-def run(say: Callable[[str], None], names: list[str] | None = None) -> dict[str, Any]:
-    """Run everything; returns the document that is written to benchmarks/results/."""
+def selection_faults(torch: Any, chain: Any) -> int:
+    """Pages that the chain kept and the rule, applied to the chain's own scores in float64, does not."""
+    chain.run()
+    faults = 0
+    for n in range(chain.cache.sequences):
+        shares = torch.softmax(chain.scoring.scores[n].double(), -1).mean(1)
+        shares[:, [0, -1]] = 2.0
+        right = shares.topk(chain.selection.kept).indices.sort().values
+        faults += int((right != chain.selection.pages[n]).sum())
+    return faults
+
+
+def auto(bench: Bench, case: str, T: int, queries: Any, fastest: float) -> None:
+    """Time ``mode="auto"`` where it attends densely: our split decoding on a contiguous cache."""
+    torch, attention, paging = bench.torch, *(importlib.import_module(f"fastimpl.{m}") for m in ("attention", "paging"))
+    decode = importlib.import_module("fastimpl.locks.decode")
+    if HEADS * T >= decode.DENSE_BELOW:
+        return
+    pairs = [_tensor(torch, 2, HEADS, T, CHANNELS) for _ in range(rotations(T * HEADS * CHANNELS * 4, 24))]
+    steps = [
+        attention.SplitAttention(queries, paging.contiguous_cache(*kv, PAGE), None, CHANNELS**-0.5) for kv in pairs
+    ]
+    time = replay(torch, [step.run for step in steps])
+    bench.row(case, "auto", "auto", time, T * HEADS * CHANNELS * 4, ratio=round(fastest / time.median, 3))
+
+
+def run(
+    say: Callable[[str], None], names: list[str] | None = None, save: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Run everything; returns the document for benchmarks/results/, which ``save`` gets after every case already."""
     torch: Any = importlib.import_module("torch")
     bench = Bench(torch, [], say)
     torch.manual_seed(0)
@@ -215,8 +246,16 @@ def run(say: Callable[[str], None], names: list[str] | None = None) -> dict[str,
         if names is None or name in names:
             torch.cuda.empty_cache()
             chain(bench, name, N, T, ceiling)
+            if save:
+                save(document(bench, ceiling))
     torch.cuda.empty_cache()
     build(bench)
+    return document(bench, ceiling)
+
+
+def document(bench: Bench, ceiling: float) -> dict[str, Any]:
+    """The rows so far with what they were measured on."""
+    torch = bench.torch
     device = torch.cuda.get_device_properties(0)
     return {
         "schema": 1,

@@ -1,9 +1,12 @@
-"""`kvproof golden write|check|list|explain`."""
+"""`kvproof golden write|check|copy|list|explain`."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,7 @@ from proofs_checks.writing import dump_json, write_whole
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof golden`."""
-    verbs = parser.add_subparsers(dest="golden", required=True, metavar="write|check|list|explain")
+    verbs = parser.add_subparsers(dest="golden", required=True, metavar="write|check|copy|list|explain")
     write = verbs.add_parser("write", help="evaluate every case in 50 digits and write the set (needs mpmath)")
     write.add_argument("directory", nargs="?", help="where to (default: fixtures/golden of the checkout)")
     check = verbs.add_parser("check", help="check every file, and the reference or a port by what is stored")
@@ -32,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--port", help="judge this port by the golden files alone")
     check.add_argument("--stages", help="only these, comma-separated")
     check.add_argument("--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of one call")
+    copy = verbs.add_parser("copy", help="copy the set into a folder of your own")
+    copy.add_argument("directory", help="a folder that does not exist yet")
     show = verbs.add_parser("list", help="list the cases with their families and flags")
     show.add_argument("--stages", help="only these, comma-separated")
     for one in (check, show):
@@ -41,10 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one of the four. Exit 0 pass, 1 fail, 2 wrong usage, 3 files or port cannot be used."""
+    """Run one of the five. Exit 0 pass, 1 fail, 2 wrong usage, 3 files or port cannot be used."""
     runs: dict[str, Callable[[argparse.Namespace], int]] = {
         "write": run_write,
         "check": run_check,
+        "copy": run_copy,
         "list": run_list,
         "explain": run_explain,
     }
@@ -99,6 +105,21 @@ def run_check(args: argparse.Namespace) -> int:
     what = f"calls of {args.port}" if args.port else "cases"
     print(f"{count} {what} checked, {len(failures)} failures", file=sys.stderr if args.json == "-" else sys.stdout)
     return 1 if failures else 0
+
+
+def run_copy(args: argparse.Namespace) -> int:
+    """Copy the set, for programs that cannot find an installed package."""
+    target = Path(args.directory).absolute()
+    if target.exists() or not target.parent.is_dir():
+        raise UsageError(f"{args.directory}: expected a new folder inside one that exists")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as building:
+            shutil.copytree(checking.golden_directory(), Path(building) / "set")
+            os.replace(Path(building) / "set", target)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}") from None
+    print(f"{len(_manifest().cases)} cases copied to {args.directory}")
+    return 0
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import re
 import numpy as np
 
 U, S = np.uint32, np.int32
-COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "ge": np.greater_equal}
+COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "ge": np.greater_equal, "gt": np.greater}
 
 
 class Machine:
@@ -18,6 +18,7 @@ class Machine:
         self.values = {f"${i}": np.full(threads, v, np.int64).astype(U) for i, v in operands.items()}
         tid = np.arange(threads)
         self.values |= {"%tid.x": tid.astype(U), "%laneid": (tid % 32).astype(U)}
+        self.values["%lanemask_lt"] = ((1 << (tid % 32)) - 1).astype(U)
         self.shared, self.bases, self.steps, self.labels = np.zeros(0, U), {}, [], {}
         for part in text.strip().removeprefix("{").removesuffix("}").replace("\n", " ").split(";"):
             self._declare(part.strip())
@@ -69,16 +70,15 @@ class Machine:
 
     def step(self, op, args, live):
         kind, number = op[0], S if op[-1].startswith("s") else U
+        store = self.shared if len(op) > 1 and op[1] == "shared" else self.memory
         if kind in ("st", "red"):
-            names = args[1].strip("{}").split(",")
-            for i, name in enumerate(names):
-                where = self.address(args[0])[live] + i
+            for i, name in enumerate(args[1].strip("{}").split(",")):
+                where, value = self.address(args[0])[live] + i, self.read(name)[live]
                 if kind == "red":
-                    np.add.at(self.shared, where, self.read(name)[live])
+                    np.add.at(store, where, value)
                 else:
-                    self.shared[where] = self.read(name)[live]
+                    store[where] = value
         elif kind == "ld":
-            store = self.shared if op[1] == "shared" else self.memory
             for i, name in enumerate(args[0].strip("{}").split(",")):
                 self.put(name.strip(), store[np.where(live, self.address(args[1]) + i, 0)], live)
         elif kind == "shfl":
@@ -95,7 +95,8 @@ class Machine:
             "mov": lambda: a, "add": lambda: a + b, "sub": lambda: a - b, "max": lambda: np.maximum(a, b),
             "min": lambda: np.minimum(a, b), "mul": lambda: a.astype(np.int64) * b,
             "shl": lambda: np.where(b < 32, a << (b & 31), 0), "shr": lambda: np.where(b < 32, a >> (b & 31), 0),
-            "and": lambda: a & b, "setp": lambda: COMPARE[op[1]](a, b), "selp": lambda: np.where(more[1], a, b),
+            "and": lambda: a & b, "or": lambda: a | b, "popc": lambda: [int(x).bit_count() for x in a],
+            "setp": lambda: COMPARE[op[1]](a, b), "selp": lambda: np.where(more[1], a, b),
             "brev": lambda: [int(f"{x:032b}"[::-1], 2) for x in a],
             "clz": lambda: [32 - int(x).bit_length() for x in a],
             "redux": lambda: np.repeat({"max": np.max, "min": np.min, "add": np.sum}[op[2]](warps, 1), 32),

@@ -116,16 +116,17 @@ def large_channel() -> Inputs:
     return {**_one_query(keys, 8.0), "basis_bits": None}
 
 
-def large_mode(bits: int | str | None) -> Inputs:
-    """Half of a page's tokens lie a up, half a down along (1/512, 0, ..., 0, 1), and the query sees channel 0 alone.
+def large_mode(bits: int | str | None, ratio: int = 512) -> Inputs:
+    """Half of a page's tokens lie a up, half a down along (1/ratio, 0, ..., 0, 1), and the query sees channel 0 alone.
 
-    An int8 basis rounds 1/512 of its largest entry to 0, and all pages alike. Logits are +-a. One slot is free.
+    An int8 basis rounds 1/512 of its largest entry to 0, an int4 basis 1/16 of it, and all pages alike. Logits are +-a.
+    One slot is free.
     """
     sizes = np.array([0.25, 0.5, 1.0, 0.75, 3.0, 0.5, 1.25, 0.25])
     keys = np.zeros((1, 8 * 16, 64))
     keys[..., 63] = np.repeat(sizes, 16) * np.tile([1.0, -1.0], 64)
-    keys[..., 0] = keys[..., 63] / 512
-    return {**_one_query(keys, 8.0 * 512), "basis_bits": bits}
+    keys[..., 0] = keys[..., 63] / ratio
+    return {**_one_query(keys, 8.0 * ratio), "basis_bits": bits}
 
 
 def _one_query(keys: Array, strength: float) -> Inputs:

@@ -43,8 +43,8 @@ kernel_mutant(
     new="strides = [(x.shape[1] * x.shape[2] * x.shape[3], x.stride(1), x.stride(2)) for x in (keys, values)]",
 )  # fmt: skip
 kernel_mutant(
-    "gpu-no-dependency-wait", "locks_decode", "I", "a kernel does not wait for the results of the one before",
-    first="d128-G8", file="device.py", old="        tl.extra.cuda.gdc_wait()\n", new="",
+    "gpu-no-dependency-wait", "locks_decode_paged", "I", "a kernel does not wait for the results of the one before",
+    first="reused-buffers", port="replayed", file="device.py", old="        tl.extra.cuda.gdc_wait()\n", new="",
 )  # fmt: skip
 kernel_mutant(
     "gpu-jacobi-three-sweeps", "locks_build_summary", "H", "three Jacobi sweeps: eigenvectors have not converged",
@@ -81,9 +81,17 @@ kernel_mutant(
 )  # fmt: skip
 kernel_mutant(
     "gpu-copy-not-awaited", "locks_decode", "I", "records are used before their copy into shared memory has arrived",
-    first="d128-G8", file=RING, old='"@!done bra ARRIVED;",', new="",
+    first="d128-G8", file=RING, new="",
+    old="""                "ARRIVED: mbarrier.try_wait.parity.shared::cta.b64 done, [gate], phase;",
+                "@!done bra ARRIVED;",
+""",
 )  # fmt: skip
 kernel_mutant(
-    "gpu-slot-reused-early", "locks_decode", "I", "every slot of the ring has the address of the first",
-    first="d128-G8", file=RING, old="add.u32 slot, slot0, {s * self.group};", new="add.u32 slot, slot0, 0;",
+    "gpu-int4-sign", "locks_decode", "D", "the sign bit of int4 codes is lost on the way to the matrix unit",
+    first="d128-G8", file="locks/score_ptx.py", old="0x03C003C0, 0x4E004E00, 0x6A", new="0x03C003C0, 0x4C004C00, 0x6A",
+)  # fmt: skip
+kernel_mutant(
+    "gpu-selection-room", "locks_decode", "C", "the first of the pages at the threshold is dropped",
+    first="d128-G8", file="locks/select_ptx.py", old="setp.lt.s32 here, earlier, room;",
+    new="setp.gt.s32 here, earlier, 0;",
 )  # fmt: skip
