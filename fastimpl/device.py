@@ -73,7 +73,7 @@ def finite_or_zero(x):
 
 @triton.jit
 def narrowed(x, dtype: tl.constexpr):
-    """Float32 ``x`` rounded to ``dtype``, to nearest even: the interpreter cuts bits off where bfloat16 is asked for."""
+    """Float32 ``x`` rounded to ``dtype``, to nearest even: the interpreter cuts bfloat16 off."""
     if INTERPRETED and dtype == tl.bfloat16:
         bits = x.to(tl.int32, bitcast=True)
         x = (bits + 0x7FFF + ((bits >> 16) & 1)).to(tl.float32, bitcast=True)

@@ -1,4 +1,4 @@
-"""The Triton kernels as a port: every attention and Locks stage under its name, on torch tensors."""
+"""The Triton kernels as a port: every stage under its name, on torch tensors."""
 
 from fastimpl.attention import (
     attention,
@@ -18,6 +18,20 @@ from fastimpl.locks.quantize import (
 from fastimpl.locks.score import exact_page_scores, locks_score_pages
 from fastimpl.locks.select import locks_select_pages
 from fastimpl.locks.summary import locks_build_summary
+from fastimpl.readkv.affine import affine_dequantize, affine_quantize
+from fastimpl.readkv.choose import readkv_choose_depths
+from fastimpl.readkv.codebooks import lloyd_max_codebook
+from fastimpl.readkv.codec import readkv_decode, readkv_encode
+from fastimpl.readkv.importance import readkv_key_importance, readkv_value_importance
+from fastimpl.readkv.planes import (
+    readkv_pack_key_planes,
+    readkv_pack_value_planes,
+    readkv_unpack_key_planes,
+    readkv_unpack_value_planes,
+)
+from fastimpl.readkv.reader import readkv_attention, readkv_restricted_attention
+from fastimpl.readkv.rotation import readkv_rotate
+from fastimpl.readkv.tree import readkv_tree
 
 FRAMEWORK = "torch"
 DTYPES = ("bfloat16", "float16", "float32")
@@ -25,8 +39,11 @@ ACCUMULATE = "float32"
 TIES = "lowest_index"
 
 __all__ = [
+    "affine_dequantize",
+    "affine_quantize",
     "attention",
     "exact_page_scores",
+    "lloyd_max_codebook",
     "locks_build_summary",
     "locks_decode",
     "locks_decode_paged",
@@ -40,5 +57,18 @@ __all__ = [
     "merge_attention",
     "paged_attention",
     "paged_sparse_attention",
+    "readkv_attention",
+    "readkv_choose_depths",
+    "readkv_decode",
+    "readkv_encode",
+    "readkv_key_importance",
+    "readkv_pack_key_planes",
+    "readkv_pack_value_planes",
+    "readkv_restricted_attention",
+    "readkv_rotate",
+    "readkv_tree",
+    "readkv_unpack_key_planes",
+    "readkv_unpack_value_planes",
+    "readkv_value_importance",
     "sparse_attention",
 ]

@@ -41,9 +41,7 @@ def affine_quantize_kernel(
 
 
 @triton.jit
-def affine_dequantize_kernel(
-    codes, scales, zeros, x, rows, N: tl.constexpr, N_PAD: tl.constexpr, ROWS: tl.constexpr
-):
+def affine_dequantize_kernel(codes, scales, zeros, x, rows, N: tl.constexpr, N_PAD: tl.constexpr, ROWS: tl.constexpr):
     """code * scale + zero of ``ROWS`` rows."""
     row, item = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, N_PAD)
     live = (row < rows)[:, None] & (item < N)[None, :]

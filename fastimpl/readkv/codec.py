@@ -67,7 +67,7 @@ def readkv_decode(*, codes: Any, depth: Any) -> torch.Tensor:
     codes = _any_shape("codes", codes, (torch.uint8,)).contiguous()
     if isinstance(depth, torch.Tensor):
         depth = _any_shape("depth", depth, INTEGERS)
-        if depth.numel() and not (0 <= int(depth.min()) and int(depth.max()) <= 8):
+        if depth.numel() and not (int(depth.min()) >= 0 and int(depth.max()) <= 8):
             raise ArgumentError(f"depth: expected 0..8, got {int(depth.min())}..{int(depth.max())}")
         try:
             depth = depth.to(codes.device, torch.int32).expand(codes.shape)
