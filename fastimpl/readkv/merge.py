@@ -19,11 +19,16 @@ from fastimpl.readkv.rotation import hadamard_sign, rotated_rows
 
 @triton.jit
 def query_kernel(
-    queries, signs, scales, rotated, importance, heads, stride_n, stride_h, stride_g, inverse_root, G: tl.constexpr,
-    G_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, DEPENDENT: tl.constexpr,
+    queries, signs, scales, rotated, importance, bins, state, heads, rows_per_pool, stride_n, stride_h, stride_g,
+    inverse_root, G: tl.constexpr, G_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, BINS: tl.constexpr,
+    STATE: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """Rotated queries of one row, and its key channels' importances."""
+    """Rotated queries of one row, and its key channels' importances; its pool's bins and state are made 0."""
     follow(DEPENDENT)
+    pool = (tl.program_id(0) // rows_per_pool).to(tl.int64)
+    if tl.program_id(0) % rows_per_pool == 0:
+        tl.store(bins + pool * BINS + tl.arange(0, BINS), tl.zeros([BINS], tl.int32))
+        tl.store(state + pool * STATE + tl.arange(0, STATE), tl.zeros([STATE], tl.int64))
     row, group, channel = tl.program_id(0).to(tl.int64), tl.arange(0, G_PAD), tl.arange(0, D_PAD)
     live = (group < G)[:, None] & (channel < D)[None, :]
     at = queries + row // heads * stride_n + row % heads * stride_h + group[:, None] * stride_g + channel[None, :]

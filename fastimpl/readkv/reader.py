@@ -1,183 +1,62 @@
-"""The two-stage reader as a chain of fixed shapes, and the two stages that call it.
+"""The reader's two stages: one decode step from codes, under the flexible and under the restricted policy.
 
-Mirrors `refimpl.readkv.reader.readkv_attention` and `refimpl.readkv.restricted.readkv_restricted_attention`.
-
-    queries --rotate--> importance of channels --choose--> key depths --prefix planes--> logits --softmax--> weights
-    weights --square--> importance of tokens --threshold--> value depths --prefix planes--> mix --rotate back--> output
-
-Lengths, budgets, queries and planes are read on the device and nothing is allocated, so the chain can be captured in a
-CUDA graph and replayed as sequences grow. ``fast`` reads planes on NVIDIA's matrix units (`lanes.py`); the plain
-kernels (`prefix.py`) compute in float32 anywhere.
+Mirrors `refimpl.readkv.reader.readkv_attention` and `refimpl.readkv.restricted.readkv_restricted_attention`. Codes are
+packed into planes first; then `chain.py` runs, on matrix units (`fast.py`) where the queries are bfloat16 and the
+device has them. The other readers of a cache are `full_reader` (every stored bit) and `restricted_reader`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import torch
 
 from fastimpl.checks import FLOATS, ArgumentError, Sizes, scale_of, whole
-from fastimpl.device import LOG2E, dependent_launch, multiprocessors, padded
 from fastimpl.readkv.cache import PlaneCache, empty_cache, encode
-from fastimpl.readkv.choose import SMALL, choose_in_registers
-from fastimpl.readkv.merge import output_kernel, query_kernel
-from fastimpl.readkv.prefix import key_logits_kernel, value_mix_kernel
+from fastimpl.readkv.chain import FLEXIBLE, RESTRICTED, Policy, ReadChain
+from fastimpl.readkv.fast import FastChain, able
 from fastimpl.readkv.rotation import check_signs
-from fastimpl.readkv.threshold import STATE, Allocation
-from fastimpl.readkv.tree import LEVELS, tables
-from fastimpl.readkv.weigh import weigh_kernel, weights_kernel
+from fastimpl.readkv.tree import LEVELS
 
 SINGLE, CODES = (torch.float32,), (torch.uint8,)
 
 
-@dataclass(frozen=True)
-class Policy:
-    """How depths are bought: a budget per KV head or one per sequence, the least depth, tokens alone or in pairs."""
-
-    per_head: bool
-    minimum: int
-    paired: bool
-
-
-FLEXIBLE = Policy(per_head=False, minimum=0, paired=False)
-RESTRICTED = Policy(per_head=True, minimum=1, paired=True)
+def chain_for(
+    queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor, value_lefts: torch.Tensor,
+    scale: float,
+) -> ReadChain:  # fmt: skip
+    """The fastest chain that takes these queries [N, H, G, d] here."""
+    kind = FastChain if able(queries) else ReadChain
+    return kind(queries, cache, policy, key_lefts, value_lefts, scale)
 
 
-class ReadChain:
-    """Buffers and launches of one decode step; `run` allocates nothing.
+def full_reader(queries: torch.Tensor, cache: PlaneCache, scale: float) -> ReadChain:
+    """The Full Reader (W, W) of queries [N, H, G, d]: every channel and every token at the stored depth."""
+    policy = Policy(per_head=True, minimum=cache.stored_depth, paired=False)
+    none = torch.zeros(cache.rows, dtype=torch.int64, device=queries.device)
+    return chain_for(queries, cache, policy, none, none, scale)
 
-    Args:
-        queries: [N, H, G, d], rewritten between runs. cache: planes of N sequences.
-        key_lefts, value_lefts: int64 on the device, one per pool (N * H where ``policy.per_head``, else N): refinements
-            beyond the minimum depth; rewritten as sequences grow.
-        scale: factor on the logits.
+
+def restricted_reader(queries: torch.Tensor, cache: PlaneCache, rate: Any, scale: float) -> ReadChain:
+    """The restricted reader at mean depth ``rate``, budgets from the cache's lengths now (`restricted_lefts`)."""
+    keys, values = restricted_lefts(cache, rate)
+    return chain_for(queries, cache, RESTRICTED, keys, values, scale)
+
+
+def restricted_lefts(cache: PlaneCache, rate: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Refinements beyond depth 1 of keys and of values, [N * H] int64: what a chain's budgets are rewritten with.
+
+    Raises ArgumentError for a rate outside 1..stored_depth. Reads the lengths back to the host.
     """
-
-    TOKENS = 128
-
-    def __init__(
-        self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
-        value_lefts: torch.Tensor, scale: float,
-    ) -> None:  # fmt: skip
-        N, H, G, d = queries.shape
-        self.queries, self.cache, self.policy, self.scale = queries, cache, policy, scale
-        self.key_lefts, self.rows, self.group = key_lefts, N * H, padded(G, 8)
-        self.rows_per_pool = 1 if policy.per_head else H
-        self.gains = tables(queries.device).gains[: cache.stored_depth].contiguous()
-        self.tiles = -(-cache.longest // self.TOKENS)
-        self.splits = min(self.tiles, max(1, 2 * multiprocessors(queries.device) // self.rows))
-
-        def make(*shape: int, kind: torch.dtype = torch.float32) -> torch.Tensor:
-            return torch.empty(shape, dtype=kind, device=queries.device)
-
-        self.rotated, self.key_importance = make(self.rows, G, d), make(self.rows, d)
-        self.key_depths = make(self.rows, d, kind=torch.int32)
-        self.logits, self.lses = make(self.rows, cache.capacity, self.group), make(self.rows, self.group)
-        self.largests, self.totals = make(self.rows, self.tiles, self.group), make(self.rows, self.tiles, self.group)
-        items = -(-cache.longest // 2) if policy.paired else cache.longest
-        self.importance = make(self.rows, items)
-        self.value_depths = make(self.rows, cache.capacity, kind=torch.int8)
-        self.mixes = make(self.rows, self.splits, self.group, d)
-        self.output = make(N, H, G, d, kind=queries.dtype)
-        self.allocation = Allocation(
-            self.importance,
-            self.gains,
-            value_lefts,
-            policy.minimum,
-            self.rows_per_pool,
-            cache.lengths,
-            H,
-            policy.paired,
-        )
-        self.key_allocation: Allocation | None = None
-        levels = cache.stored_depth - policy.minimum
-        if padded(self.rows_per_pool * d) * padded(levels, 2) > SMALL and levels:
-            flat = self.key_importance.view(-1, self.rows_per_pool * d)
-            self.key_allocation = Allocation(flat, self.gains, key_lefts, policy.minimum)
-        self.launch = dependent_launch(queries.device)
-        self.shape = {"W": cache.stored_depth, "G": G, "G_PAD": padded(G), "GP": self.group, "D": d, "D_PAD": padded(d)}
-
-    def run(self) -> torch.Tensor:
-        """Launch the chain; the output [N, H, G, d] in the chain's own buffer."""
-        self.choose_keys()
-        self.read_keys()
-        self.weigh()
-        self.allocation.resolve()
-        self.read_values()
-        self.merge()
-        return self.output
-
-    def choose_keys(self) -> None:
-        """Rotated queries, importances of channels, depths of channels."""
-        cache, (_, H, G, d) = self.cache, self.queries.shape
-        self.allocation.bins.zero_()
-        self.allocation.state.zero_()
-        query_kernel[(self.rows,)](
-            self.queries, cache.key_signs, cache.key_scale, self.rotated, self.key_importance, H,
-            *self.queries.stride()[:3], 1.0 / math.sqrt(d), G=G, G_PAD=padded(G), D=d, D_PAD=padded(d), **self.launch,
-        )  # fmt: skip
-        shape = (-1, self.rows_per_pool * d)
-        if cache.stored_depth == self.policy.minimum:
-            self.key_depths.fill_(self.policy.minimum)
-        elif self.key_allocation is not None:
-            self.key_allocation.choose(self.key_depths.view(shape))
-        else:
-            choose_in_registers(self.key_importance.view(shape), self.gains, self.key_lefts, self.policy.minimum,
-                                self.key_depths.view(shape))  # fmt: skip
-
-    def read_keys(self) -> None:
-        """Logits from key prefixes."""
-        cache = self.cache
-        key_logits_kernel[(self.tiles, self.rows)](
-            cache.key_planes, self.rotated, cache.key_scale, self.key_depths, tables(self.queries.device).centroids,
-            cache.lengths, self.logits, self.largests, self.totals, cache.heads, cache.key_planes.shape[3],
-            cache.capacity, self.scale * LOG2E.value, self.tiles, TOKENS=self.TOKENS, num_warps=8, **self.shape,
-            **self.launch,
-        )  # fmt: skip
-
-    def weigh(self) -> None:
-        """Log-masses, importances of tokens, and their bins."""
-        cache, paired, tokens = self.cache, self.policy.paired, 512
-        weigh_kernel[(-(-cache.longest // tokens), self.rows)](
-            self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins, cache.lengths,
-            cache.heads, cache.capacity, self.importance.shape[1], self.tiles, self.rows_per_pool,
-            self.allocation.cost, G=self.queries.shape[2], GP=self.group, TOKENS=tokens,
-            STEP=min(padded(self.tiles, 1), 128), PAIRED=paired, **self.launch,
-        )  # fmt: skip
-
-    def read_values(self) -> None:
-        """Depths of tokens and the mix of their prefixes."""
-        cache, policy = self.cache, self.policy
-        value_mix_kernel[(self.splits, self.rows)](
-            cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
-            tables(self.queries.device).centroids, cache.lengths, self.value_depths, self.mixes, cache.heads,
-            cache.capacity, self.importance.shape[1], self.rows_per_pool, policy.minimum, self.splits,
-            TOKENS=self.TOKENS, PAIRED=policy.paired, STATE=STATE, num_warps=8, **self.allocation.shape, **self.shape,
-            **self.launch,
-        )  # fmt: skip
-
-    def merge(self) -> None:
-        """The output out of the splits' mixes."""
-        cache, (_, H, G, d) = self.cache, self.queries.shape
-        output_kernel[(self.rows * G,)](
-            self.mixes, cache.value_mean, cache.value_scale, cache.value_signs, cache.lengths, self.output, H,
-            self.splits, 1.0 / math.sqrt(d), G=G, GP=self.group, D=d, D_PAD=padded(d),
-            STEP=min(padded(self.splits, 1), 32), **self.launch,
-        )  # fmt: skip
-
-    def weights(self, tokens: int) -> torch.Tensor:
-        """The attention weights [N * H, G, tokens] of the last run."""
-        G = self.queries.shape[2]
-        weights = torch.empty((self.rows, G, tokens), dtype=torch.float32, device=self.queries.device)
-        if weights.numel():
-            weights_kernel[(-(-tokens // 256), self.rows)](
-                self.logits, self.lses, weights, self.cache.lengths, self.cache.heads, self.cache.capacity, tokens,
-                G=G, GP=self.group, TOKENS=256,
-            )  # fmt: skip
-        return weights
+    if refinements("rate", rate, 1, cache.stored_depth) < 1:
+        raise ArgumentError(f"rate: expected at least 1 (the minimum depth), got {rate!r}")
+    tokens = cache.lengths.tolist()
+    counts = ([cache.channels] * len(tokens), tokens)
+    lefts = [[refinements("rate", rate, n, cache.stored_depth) - n for n in each] for each in counts]
+    keys, values = (torch.tensor(left, dtype=torch.int64, device=cache.lengths.device) for left in lefts)
+    return keys.repeat_interleave(cache.heads), values.repeat_interleave(cache.heads)
 
 
 def refinements(name: str, rate: Any, items: int, stored_depth: int) -> int:
@@ -225,7 +104,7 @@ def _read(
                 "value_depths": torch.zeros((H, tokens), dtype=torch.int32, device=device),
                 "weights": torch.zeros((H, G, tokens), dtype=torch.float32, device=device)}  # fmt: skip
     budgets = [torch.tensor(left, dtype=torch.int64, device=queries.device) for left in lefts]
-    chain = ReadChain(queries, cache, policy, *budgets, scale_of(softmax_scale, d))
+    chain = chain_for(queries, cache, policy, *budgets, scale_of(softmax_scale, d))
     output = chain.run()
     return {"output": output[0], "key_depths": chain.key_depths, "value_depths": chain.value_depths[:, :tokens].int(),
             "weights": chain.weights(tokens)}  # fmt: skip
