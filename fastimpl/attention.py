@@ -23,8 +23,9 @@ import torch
 import triton
 import triton.language as tl
 
+from fastimpl.attend_run import attend_run, run_of, store_state
 from fastimpl.checks import FLOATS, INDICES, ArgumentError, Sizes, scale_of, whole
-from fastimpl.device import LN2, LOG2E, dependent_launch, dot, finite_or_zero, follow, multiprocessors, padded
+from fastimpl.device import LN2, LOG2E, dependent_launch, finite_or_zero, follow, multiprocessors, padded
 from fastimpl.paging import Cache, contiguous_cache, paged_cache
 
 
@@ -42,58 +43,23 @@ def split_attention_kernel(
     split, row = tl.program_id(0), tl.program_id(1)
     n, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
     group, channel = tl.arange(0, G_PAD), tl.arange(0, D_PAD)
-    live_group, live_channel = group < G, channel < D
     length = length_of_all
     if LENGTHS:
         length = tl.load(tokens + n).to(tl.int32)
     count = length
     if SPARSE:
         count = kept * PAGE
-    run = tl.cdiv(tl.cdiv(count, splits), BLOCK) * BLOCK
-    start = split * run
-    stop = tl.minimum(start + run, count)
+    start, stop = run_of(split, splits, count, BLOCK)
     query = tl.load(
         queries + n * stride_qn + head * stride_qh + group[:, None] * stride_qg + channel[None, :],
-        mask=live_group[:, None] & live_channel[None, :], other=0.0,
+        mask=(group < G)[:, None] & (channel < D)[None, :], other=0.0,
     )  # fmt: skip
-    largest = tl.full([G_PAD], float("-inf"), tl.float32)
-    total = tl.zeros([G_PAD], tl.float32)
-    state = tl.zeros([G_PAD, D_PAD], tl.float32)
-    for first in tl.range(start, stop, BLOCK, num_stages=STAGES):
-        position = first + tl.arange(0, BLOCK)
-        inside = position < stop
-        page = position // PAGE
-        if SPARSE:
-            page = tl.load(pages + n * stride_pn + head * stride_ph + page, mask=inside, other=-1).to(tl.int32)
-            inside = inside & (page >= 0) & (page * PAGE + position % PAGE < length)
-        block = page.to(tl.int64)
-        if TABLE:
-            block = tl.load(block_table + n * stride_table + page, mask=inside, other=0).to(tl.int64)
-        slot = position % PAGE
-        live = inside[:, None] & live_channel[None, :]
-        key = tl.load(
-            keys + (block * stride_kb + slot * stride_ks + head * stride_kh)[:, None] + channel[None, :],
-            mask=live, other=0.0,
-        )  # fmt: skip
-        value = tl.load(
-            values + (block * stride_vb + slot * stride_vs + head * stride_vh)[:, None] + channel[None, :],
-            mask=live, other=0.0,
-        )  # fmt: skip
-        logits = tl.where(inside[None, :], dot(query, tl.trans(key)) * scale_log2, float("-inf"))
-        higher = tl.maximum(largest, tl.max(logits, 1))
-        shift = finite_or_zero(higher)
-        weights = tl.exp2(logits - shift[:, None])
-        fade = tl.exp2(largest - shift)
-        total = total * fade + tl.sum(weights, 1)
-        state = state * fade[:, None] + dot(weights.to(value.dtype), value)
-        largest = higher
-    empty = total == 0.0
-    inverse = 1.0 / tl.where(empty, 1.0, total)
-    at = (row.to(tl.int64) * splits + split) * G + group
-    tl.store(outputs + at[:, None] * D + channel[None, :], (state * inverse[:, None]).to(outputs.dtype.element_ty),
-             mask=live_group[:, None] & live_channel[None, :])  # fmt: skip
-    mass = (largest + tl.log2(tl.where(empty, 1.0, total))) * LN2
-    tl.store(lses + at, tl.where(empty, float("-inf"), mass), mask=live_group)
+    largest, total, state = attend_run(
+        query, keys, values, block_table + n * stride_table, pages + n * stride_pn + head * stride_ph, start, stop,
+        length, head, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, scale_log2,
+        G_PAD, D, D_PAD, PAGE, BLOCK, SPARSE, TABLE, STAGES,
+    )  # fmt: skip
+    store_state(outputs, lses, (row.to(tl.int64) * splits + split) * G, largest, total, state, G, G_PAD, D, D_PAD)
 
 
 @triton.jit

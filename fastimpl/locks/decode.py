@@ -18,6 +18,7 @@ import torch
 
 from fastimpl.attention import SplitAttention
 from fastimpl.checks import FLOATS, ArgumentError, Sizes, kept_pages, scale_of, whole
+from fastimpl.locks.attend import MOST_ITEMS, MOST_PAGES, SelectedAttention
 from fastimpl.locks.combine import PageShares
 from fastimpl.locks.quantize import dequantize_lines, quantize_lines
 from fastimpl.locks.record import Layout
@@ -53,12 +54,18 @@ class LocksChain:
         if layout is not None:
             self.scoring = RecordScores(queries, summary, layout, cache, scale)
             masses = (self.scoring.largests, self.scoring.totals)
-            self.selection = PageSelection(self.scoring.scores, tokens, cache.page_size, kept, masses)
+            self.selection = PageSelection(self.scoring.scores, tokens, cache.page_size, kept, masses, MOST_PAGES)
         else:
             self.scores = torch.empty((N, H, G, cache.pages), dtype=torch.float32, device=queries.device)
             self.shares = PageShares(self.scores, tokens, cache.page_size)
             self.selection = PageSelection(self.shares.shares, tokens, cache.page_size, kept)
-        self.attention = SplitAttention(queries, cache, self.selection.pages, scale)
+        self.fused = layout is not None and self.selection.last_pass[-1] <= MOST_ITEMS
+        if self.fused:
+            self.attention: SplitAttention | SelectedAttention = SelectedAttention(
+                queries, cache, self.selection, scale
+            )
+        else:
+            self.attention = SplitAttention(queries, cache, self.selection.pages, scale)
 
     def run(self) -> dict[str, torch.Tensor]:
         """Launch the chain: ``output`` [N, H, G, d] and ``pages`` [N, H, kept] in the chain's own buffers."""
@@ -68,8 +75,11 @@ class LocksChain:
             score_summaries(self.queries, self.summary, self.cache, self.scale, self.scores)
             score_exactly(self.queries, self.cache, self.scale, self.scores, open_only=True)
             self.shares.run()
-        pages = self.selection.run()
-        return {"output": self.attention.run()["output"], "pages": pages}
+        if self.fused:
+            self.selection.run_first()
+        else:
+            self.selection.run()
+        return {"output": self.attention.run()["output"], "pages": self.selection.pages}
 
 
 def _settings(rank: Any, basis_bits: Any, cache: Cache, budget_tokens: Any, scales: str, mode: str) -> tuple[int, int]:

@@ -50,10 +50,13 @@ def three_counts(key, t1, t2, t3):
 
 @triton.jit
 def load_keys(
-    values, ids, mass, row, stride_in, item, count, first_item, pages, G: tl.constexpr, G_PAD: tl.constexpr,
-    SOURCE: tl.constexpr,
+    values, ids, largests, totals, row, stride_in, item, count, first_item, pages, tiles, G: tl.constexpr,
+    G_PAD: tl.constexpr, SOURCE: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Keys and page ids of items: of shares (SOURCE 0), of scores (1), or of what an earlier pass kept (2)."""
+    """Keys and page ids of items: of shares (SOURCE 0), of scores (1), or of what an earlier pass kept (2).
+
+    Scores are read before the masses, up to the row's width: neither waits for the other, nor for the length.
+    """
     live = item < count
     base = row.to(tl.int64) * stride_in
     page = first_item + item
@@ -64,9 +67,30 @@ def load_keys(
         if SOURCE == 0:
             share = tl.load(values + base + page, mask=live, other=0.0)
         else:
-            share = combined_share(load_scores(values, row, page, pages, stride_in, G, G_PAD, False), mass, G, 0)
+            score = load_scores(values, row, page, stride_in, stride_in, G, G_PAD, False)
+            share = combined_share(score, log_mass(largests, totals, row, tiles, G_PAD, STEP), G, 0)
         key = tl.where((page == 0) | (page == pages - 1), FORCED, sortable(share))
     return tl.where(live, key, ABSENT), page
+
+
+@triton.jit
+def narrowed(bar, step, c1, c2, c3, kept):
+    """The largest of bar, bar + step, .. that ``kept`` items reach, and the next step: 0 once exactly so many do."""
+    bar += tl.where(c3 >= kept, 3, tl.where(c2 >= kept, 2, tl.where(c1 >= kept, 1, 0))) * step
+    exact = (c1 == kept) | (c2 == kept) | (c3 == kept)
+    return bar, tl.where(exact, 0, step >> 2)
+
+
+@triton.jit
+def bar_of_block(key, kept, SHARES: tl.constexpr):
+    """The threshold of the ``kept`` largest of one block of keys; SHARES: keys may be below 0."""
+    bar, step = 0, 1 << 28  # shares of scores lie below 2 = 2^30 as bits, forced pages above
+    if SHARES:
+        bar, step = -2147483648, 1 << 30
+    while step > 0:
+        c1, c2, c3 = three_counts(key, bar + step, bar + 2 * step, bar + 3 * step)
+        bar, step = narrowed(bar, step, c1, c2, c3, kept)
+    return bar
 
 
 @triton.jit
@@ -99,43 +123,38 @@ def select_kernel(
         pages = tl.cdiv(tl.load(tokens + row // heads).to(tl.int32), page_size)
     first_item = chunk * CHUNK
     count = items_of_all
-    mass = 0.0
     if SOURCE != 2:
         count = tl.maximum(tl.minimum(pages - first_item, CHUNK), 0)
-    if SOURCE == 1:
-        mass = log_mass(largests, totals, row, tiles, G_PAD, STEP)
     item = tl.arange(0, BLOCK)
-    key, page = load_keys(values, ids, mass, row, stride_in, item, count, first_item, pages, G, G_PAD, SOURCE)
-    bar, step = 0, 1 << 28  # shares lie below 2 = 2^30 as bits, forced pages above: the first two bits are known
-    if SOURCE == 0:
-        bar, step = -2147483648, 1 << 30
-    while step > 0:
-        t1 = bar + step
-        t2 = t1 + step
-        t3 = t2 + step
-        c1, c2, c3 = three_counts(key, t1, t2, t3)
-        if not ONE_BLOCK:
+    key, page = load_keys(values, ids, largests, totals, row, stride_in, item, count, first_item, pages, tiles, G,
+                          G_PAD, SOURCE, STEP)  # fmt: skip
+    if ONE_BLOCK:
+        bar = bar_of_block(key, kept, SOURCE == 0)
+    else:
+        bar, step = 0, 1 << 28
+        if SOURCE == 0:
+            bar, step = -2147483648, 1 << 30
+        while step > 0:
+            c1, c2, c3 = three_counts(key, bar + step, bar + 2 * step, bar + 3 * step)
             for first in range(BLOCK, count, BLOCK):
-                later, _page = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G,
-                                         G_PAD, SOURCE)  # fmt: skip
-                d1, d2, d3 = three_counts(later, t1, t2, t3)
+                later, _page = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item,
+                                         pages, tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
+                d1, d2, d3 = three_counts(later, bar + step, bar + 2 * step, bar + 3 * step)
                 c1, c2, c3 = c1 + d1, c2 + d2, c3 + d3
-        bar = tl.where(c3 >= kept, t3, tl.where(c2 >= kept, t2, tl.where(c1 >= kept, t1, bar)))
-        exact = (c1 == kept) | (c2 == kept) | (c3 == kept)
-        step = tl.where(exact, 0, step >> 2)
+            bar, step = narrowed(bar, step, c1, c2, c3, kept)
     above = tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
     if not ONE_BLOCK:
         for first in range(BLOCK, count, BLOCK):
-            later, _page = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G,
-                                     G_PAD, SOURCE)  # fmt: skip
+            later, _page = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item,
+                                     pages, tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
             above += tl.sum(((later > bar) & (later > ABSENT)).to(tl.int32), 0)
     room = kept - above
     out = (row.to(tl.int64) * tl.num_programs(0) + chunk) * stride_out
     written, equals = write_kept(kept_values, kept_ids, out, key, page, bar, room, 0, 0, LAST)
     if not ONE_BLOCK:
         for first in range(BLOCK, count, BLOCK):
-            later, at = load_keys(values, ids, mass, row, stride_in, first + item, count, first_item, pages, G, G_PAD,
-                                  SOURCE)  # fmt: skip
+            later, at = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item, pages,
+                                  tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
             written, equals = write_kept(kept_values, kept_ids, out, later, at, bar, room, written, equals, LAST)
     for first in range(0, kept, BLOCK):
         place = first + item
@@ -152,36 +171,46 @@ class PageSelection:
         values: shares [N, H, P]; or scores [N, H, G, P], with the masses of their tiles: the shares are then made on
             the way and never stored.
         tokens: lengths [N] on the device, or None: P pages each.
+        most: pages that one pass selects among; None: twice a chunk.
     """
 
     def __init__(
         self, values: torch.Tensor, tokens: torch.Tensor | None, page_size: int, kept: int,
-        masses: tuple[torch.Tensor, torch.Tensor] | None = None,
+        masses: tuple[torch.Tensor, torch.Tensor] | None = None, most: int | None = None,
     ) -> None:  # fmt: skip
         self.rows, self.width = values.shape[0] * values.shape[1], values.shape[-1]
         self.values, self.tokens, self.page_size, self.kept, self.masses = values, tokens, page_size, kept, masses
         self.heads, self.groups = values.shape[1], values.shape[2] if masses else 1
         self.chunk = CHUNK if masses is None or self.width > 32 * SCORE_CHUNK else SCORE_CHUNK
-        self.chunks = -(-self.width // self.chunk) if self.width > 2 * self.chunk else 1
+        self.chunks = -(-self.width // self.chunk) if self.width > (most or 2 * self.chunk) else 1
         self.pages = torch.empty((*values.shape[:2], kept), dtype=torch.int32, device=values.device)
         if self.chunks > 1:
             self.survivors = min(kept, self.chunk)
             self.keys = torch.empty((self.rows, self.chunks, self.survivors), dtype=torch.int32, device=values.device)
             self.ids = torch.empty_like(self.keys)
 
+    @property
+    def last_pass(self) -> tuple[int, torch.Tensor, torch.Tensor, int, int]:
+        """What the last pass selects among: source, values, ids, elements between rows, items."""
+        if self.chunks == 1:
+            return (0 if self.masses is None else 1), self.values, self.values, self.width, self.width
+        items = self.chunks * self.survivors
+        return 2, self.keys, self.ids, items, items
+
     def run(self) -> torch.Tensor:
         """Launch one or two passes."""
         if 0 in (self.rows, self.kept):
             return self.pages
-        source = 0 if self.masses is None else 1
-        if self.chunks == 1:
-            self._pass(1, self.width, source, self.values, self.values, self.pages, self.pages, self.kept, self.width)
-            return self.pages
-        self._pass(self.chunks, self.chunk, source, self.values, self.values, self.keys, self.ids, self.survivors,
-                   self.width)  # fmt: skip
-        items = self.chunks * self.survivors
-        self._pass(1, items, 2, self.keys, self.ids, self.pages, self.pages, self.kept, items)
+        self.run_first()
+        source, values, ids, stride_in, items = self.last_pass
+        self._pass(1, items, source, values, ids, self.pages, self.pages, self.kept, stride_in)
         return self.pages
+
+    def run_first(self) -> None:
+        """Launch all passes but the last."""
+        if self.chunks > 1:
+            self._pass(self.chunks, self.chunk, 0 if self.masses is None else 1, self.values, self.values, self.keys,
+                       self.ids, self.survivors, self.width)  # fmt: skip
 
     def _pass(
         self, chunks: int, chunk: int, source: int, values: torch.Tensor, ids: torch.Tensor, kept_values: torch.Tensor,

@@ -18,7 +18,7 @@ from typing import Any
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
 TIMEOUT = 600.0
-SWITCHES = {"TABLE": True, "LENGTHS": True}
+SWITCHES = {"TABLE": 1, "LENGTHS": True}
 PAGE = {"B": 16, "B_PAD": 16, "D": 128, "D_PAD": 128}
 POINTERS = {
     **dict.fromkeys(("queries", "keys", "values"), "*bf16"),
@@ -47,8 +47,9 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     two: dict[str, Configuration] = {
         "score_records_kernel": (
             "locks.score_records",
-            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "STEPS": 4, "AHEAD": False, "PTX": ptx,
-             **follow, **SWITCHES, **layout, **scoring.ptx_of(record, ptx)}, {}, 2 if ptx else 4,
+            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "PTX": ptx, **follow,
+             **SWITCHES, **layout, **scoring.ptx_of(record, ptx, 8, 2, 2, "bulk" if hopper else "async")},
+            {}, 2 if ptx else 4,
         ),
         "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
     }  # fmt: skip
@@ -82,6 +83,12 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     }
     return two | {
         "split_attention_kernel": ("attention", split, {"pages": "*i32"}, 4),
+        "select_attend_kernel": (
+            "locks.attend",
+            {"ITEMS": 4096, "SOURCE": 2, "STEP": 128, **group, "G_ROWS": 8, "D": 128, "D_PAD": 128, "PAGE": 16,
+             "BLOCK": 64, "KEPT": 128, "STAGES": 3, **SWITCHES, **follow},
+            {"values": "*i32", "ids": "*i32", "pages": "*i32", "blocks": "*i32", "value_cache": "*bf16"}, 4,
+        ),
         "merge_kernel": ("attention", {"G": 8, "D": 128, "D_PAD": 128, "BLOCK": 32, **follow}, {}, 4),
         "score_summary_kernel": ("locks.score", {"M": 16, **PAGE, "RANK": 8, **group, **SWITCHES}, summary, 4),
         "exact_scores_kernel": ("locks.score", {"M": 4, **PAGE, **group, "OPEN": False, **SWITCHES}, {}, 4),

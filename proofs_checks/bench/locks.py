@@ -154,9 +154,20 @@ def chain(bench: Bench, case: str, N: int, T: int, ceiling: float) -> None:
         time = replay(torch, [c.scoring.run for c in chains])
         bench.row(case, "stage", f"score, {scales}", time, size, of_ceiling=round(size / time.median / ceiling, 3),
                   steps=chains[0].scoring.steps)  # fmt: skip
-        if scales == "float16":
-            bench.row(case, "stage", "select", replay(torch, [c.selection.run for c in chains]), 0)
-            bench.row(case, "stage", "attend and merge", replay(torch, [c.attention.run for c in chains]), read)
+        if scales == "float32":
+            for name, calls in selection_stages(chains).items():
+                bench.row(case, "stage", name, replay(torch, calls), read if "attend" in name else 0)
+
+
+def selection_stages(chains: list[Any]) -> dict[str, list[Callable[[], Any]]]:
+    """What follows scoring, as the chain launches it: the first passes of the selection, and the rest."""
+    chain = chains[0]
+    if not chain.fused:
+        return {"select": [c.selection.run for c in chains], "attend and merge": [c.attention.run for c in chains]}
+    stages: dict[str, list[Callable[[], Any]]] = {}
+    if chain.selection.chunks > 1:
+        stages["select: first pass"] = [c.selection.run_first for c in chains]
+    return stages | {"select: last pass, attend and merge": [c.attention.run for c in chains]}
 
 
 def build(bench: Bench) -> None:

@@ -1,0 +1,125 @@
+"""Select and attend in one kernel: every program finds the pages itself and attends over its run of them.
+
+Mirrors the end of `refimpl.locks.decode.locks_decode`.
+
+    grid (splits, N * H)   scores of a row, or what the chunks of a first pass kept
+                             --> the k-th largest key --> kept pages in order --> this program's run of them
+                             --> attention over it; then merge_kernel
+
+The selection is the same in every program of a row (`select.py`): finding it again costs less than a launch and a wait.
+A program writes its part of the list of pages and their blocks, and reads it back. Bytes moved per row: 4 G P of
+scores, or 8 per survivor, once per program and from the L2 cache; 2 k B d elements of keys and values.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+from fastimpl.attend_run import attend_run, run_of, store_state
+from fastimpl.attention import default_splits, merge
+from fastimpl.device import LOG2E, dependent_launch, follow, padded
+from fastimpl.locks.score import load_queries
+from fastimpl.locks.select import ABSENT, PageSelection, bar_of_block, load_keys
+from fastimpl.paging import Cache
+
+MOST_ITEMS = 4096
+"""Items that a program selects among: survivors, or pages straight from their scores (`MOST_PAGES`)."""
+
+MOST_PAGES = 2048
+
+
+@triton.jit
+def write_run(pages, blocks, table, key, page, bar, kept, first, last, beyond, TABLE: tl.constexpr):
+    """Write places first .. last - 1 of the list of kept pages (-1 from where it ends) and of their blocks."""
+    more = ((key > bar) & (key > ABSENT)).to(tl.int32)
+    same = ((key == bar) & (key > ABSENT)).to(tl.int32)
+    room = kept - tl.sum(more, 0)
+    both = tl.cumsum((more << 16) + same, 0)  # a block has fewer than 2^15 items
+    earlier = both & 0xFFFF
+    place = (both >> 16) + tl.minimum(earlier, room) - 1
+    keep = ((more > 0) | ((same > 0) & (earlier <= room))) & (place >= first) & (place < last)
+    tl.store(pages + place, page, mask=keep)
+    if TABLE:
+        tl.store(blocks + place, tl.load(table + page, mask=keep, other=0).to(tl.int32), mask=keep)
+    written = tl.max(tl.where((more > 0) | ((same > 0) & (earlier <= room)), place, -1), 0) + 1
+    tl.store(pages + beyond, beyond * 0 - 1, mask=(beyond >= written) & (beyond >= first) & (beyond < last))
+
+
+@triton.jit
+def select_attend_kernel(
+    values, ids, largests, totals, queries, keys, value_cache, block_table, tokens, pages, blocks, outputs, lses,
+    stride_qn, stride_qh, stride_qg, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, stride_table,
+    length_of_all, stride_in, items_of_all, kept, heads, splits, tiles, scale_log2,
+    ITEMS: tl.constexpr, SOURCE: tl.constexpr, STEP: tl.constexpr, G: tl.constexpr, G_ROWS: tl.constexpr,
+    G_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr,
+    KEPT: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr, STAGES: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """Pages of a row, and the state of one run of their tokens."""
+    follow(DEPENDENT)
+    split, row = tl.program_id(0), tl.program_id(1)
+    n, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
+    length = length_of_all
+    if LENGTHS:
+        length = tl.load(tokens + n).to(tl.int32)
+    count = items_of_all
+    if SOURCE == 1:
+        count = tl.cdiv(length, PAGE)
+    key, page = load_keys(values, ids, largests, totals, row, stride_in, tl.arange(0, ITEMS), count, 0,
+                          tl.cdiv(length, PAGE), tiles, G, G_ROWS, SOURCE, STEP)  # fmt: skip
+    query = load_queries(queries + n * stride_qn + head * stride_qh, G, G_PAD, D, D_PAD, 0, 1, stride_qg)
+    start, stop = run_of(split, splits, kept * PAGE, BLOCK)
+    own_pages, own_blocks = pages + row.to(tl.int64) * kept, blocks + row.to(tl.int64) * kept
+    table = block_table + n * stride_table
+    write_run(own_pages, own_blocks, table, key, page, bar_of_block(key, kept, False), kept, start // PAGE,
+              tl.cdiv(stop, PAGE), tl.arange(0, KEPT), TABLE)  # fmt: skip
+    tl.debug_barrier()  # what other threads of this program wrote is read below
+    largest, total, state = attend_run(
+        query, keys, value_cache, own_blocks, own_pages, start, stop, length, head,
+        stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, scale_log2,
+        G_PAD, D, D_PAD, PAGE, BLOCK, True, 2 * TABLE, STAGES,
+    )  # fmt: skip
+    store_state(outputs, lses, (row.to(tl.int64) * splits + split) * G, largest, total, state, G, G_PAD, D, D_PAD)
+
+
+class SelectedAttention:
+    """Selection and attention of one decode step with their buffers; `run` allocates nothing.
+
+    Args:
+        queries: [N, H, G, d]. cache: where keys and values lie.
+        selection: the pages' selection; its last pass is done here where that is possible.
+        scale: factor on the logits.
+    """
+
+    def __init__(self, queries: torch.Tensor, cache: Cache, selection: PageSelection, scale: float) -> None:
+        N, H, G, d = queries.shape
+        device = queries.device
+        self.queries, self.cache, self.selection, self.scale = queries, cache, selection, scale
+        self.block = 32 if queries.dtype == torch.float32 or d > 128 else 64
+        self.splits = default_splits(selection.kept * cache.page_size, N * H, device, self.block)
+        self.output = torch.empty((N, H, G, d), dtype=queries.dtype, device=device)
+        self.lse = torch.empty((N, H, G), dtype=torch.float32, device=device)
+        self.blocks = torch.empty_like(selection.pages)
+        self.parts = torch.empty((N * H, self.splits, G, d), dtype=torch.float32, device=device)
+        self.masses = torch.empty((N * H, self.splits, G), dtype=torch.float32, device=device)
+
+    def run(self) -> dict[str, torch.Tensor]:
+        """Launch: one kernel and the merge. The first pass of the selection must have run."""
+        queries, cache, selection = self.queries, self.cache, self.selection
+        N, H, G, d = queries.shape
+        (table, stride_table), (tokens, length) = cache.table, cache.lengths
+        source, values, ids, stride_in, items = selection.last_pass
+        largests, totals = selection.masses or (values, values)
+        tiles = largests.shape[1] if selection.masses else 0
+        select_attend_kernel[(self.splits, N * H)](
+            values, ids, largests, totals, queries, cache.keys, cache.values, table, tokens, selection.pages,
+            self.blocks, self.parts, self.masses, *queries.stride()[:3], *cache.key_strides, *cache.value_strides,
+            stride_table, length, stride_in, items, selection.kept, H, self.splits, tiles, self.scale * LOG2E.value,
+            ITEMS=padded(items), SOURCE=source, STEP=min(padded(tiles, 1), 128), G=G, G_ROWS=padded(G, 1),
+            G_PAD=padded(G), D=d, D_PAD=padded(d), PAGE=cache.page_size, BLOCK=self.block,
+            KEPT=padded(selection.kept), STAGES=3 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
+            **cache.switches, **dependent_launch(queries.device),
+        )  # fmt: skip
+        merge(self.parts, self.masses, self.output, self.lse)
+        return {"output": self.output, "lse": self.lse}
