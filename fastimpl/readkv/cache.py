@@ -167,7 +167,7 @@ def append_kernel(
     """One token of one row, keys and values [rows, D], at the row's length; nothing where the row is full."""
     row, channel = tl.program_id(0).to(tl.int64), tl.arange(0, D_PAD)
     head, token = row % heads, tl.load(lengths + row // heads)
-    live = (channel < D) & (token < capacity)
+    live = (channel < D) & (channel * 0 + token < capacity)
     code = leaf_of_row(keys, key_signs, key_mean, key_scale, buckets, row, head, inverse_root, D, D_PAD)
     word_at, k = token // 256 * 8 + token % 8, token % 256 // 8
     for plane in tl.static_range(W):

@@ -89,6 +89,7 @@ class ReadChain:
         )
         self.key_allocation: Allocation | None = None
         levels = cache.stored_depth - policy.minimum
+        self.chosen = levels > 0  # else every stored bit is read
         if padded(self.rows_per_pool * d) * padded(levels, 2) > SMALL and levels:
             flat = self.key_importance.view(-1, self.rows_per_pool * d)
             self.key_allocation = Allocation(flat, self.gains, key_lefts, policy.minimum)
@@ -104,7 +105,8 @@ class ReadChain:
         self.choose_keys()
         self.read_keys()
         self.weigh()
-        self.allocation.resolve()
+        if self.chosen:
+            self.allocation.resolve()
         self.read_values()
         self.merge()
         return self.output
@@ -118,7 +120,7 @@ class ReadChain:
             G_PAD=padded(G), D=d, D_PAD=padded(d), BINS=BINS.value, STATE=STATE, **self.launch,
         )  # fmt: skip
         shape = (-1, self.rows_per_pool * d)
-        if cache.stored_depth == self.policy.minimum:
+        if not self.chosen:
             self.key_depths.fill_(self.policy.minimum)
         elif self.key_allocation is not None:
             self.key_allocation.choose(self.key_depths.view(shape))

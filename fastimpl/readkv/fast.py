@@ -1,13 +1,13 @@
 """The reader's chain with its two passes on NVIDIA's matrix units (`lanes.py`); the rest is `chain.ReadChain`'s.
 
-Mirrors `refimpl.readkv.reader.read_two_stages` for bfloat16 queries of up to 8 heads per KV head, d 16 to 128.
+Mirrors `refimpl.readkv.reader.read_two_stages` for bfloat16 queries of up to 8 heads per KV head, d 64 or 128.
 """
 
 from __future__ import annotations
 
 import torch
 
-from fastimpl.device import INTERPRETED, LOG2E, multiprocessors
+from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded
 from fastimpl.readkv.cache import TILE, PlaneCache
 from fastimpl.readkv.lanes import logits_by_lanes, mix_by_lanes
 from fastimpl.readkv.chain import Policy, ReadChain
@@ -27,7 +27,7 @@ WARPS_PER_PROCESSOR = 12
 def able(queries: torch.Tensor) -> bool:
     """Whether this branch runs here and takes these queries [N, H, G, d]."""
     device, (_, _, G, d) = queries.device, queries.shape
-    fits = G <= 8 and d in (16, 32, 64, 128) and queries.dtype == torch.bfloat16
+    fits = G <= 8 and d in (64, 128) and queries.dtype == torch.bfloat16
     here = device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
     return fits and here and torch.cuda.get_device_capability(device)[0] >= 8
 
@@ -89,8 +89,7 @@ class FastChain(ReadChain):
         mix_by_lanes[(self.splits, self.rows)](
             cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
             self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.lists, self.mixes, H,
-            cache.capacity, self.importance.shape[1], self.rows_per_pool, policy.minimum, self.splits, self.chunk,
-            *self.factors, W=cache.stored_depth, G=G, D=d, PAIRED=policy.paired, STATE=STATE, num_warps=1,
-            maxnreg=REGISTERS,
-            **self.allocation.shape, **self.launch,
+            cache.capacity, self.importance.shape[1], self.rows_per_pool, policy.minimum, int(policy.paired),
+            self.splits, self.chunk, G, *self.factors, W=cache.stored_depth, D=d, LEVELS=cache.stored_depth,
+            W_PAD=padded(cache.stored_depth, 2), STATE=STATE, num_warps=1, maxnreg=REGISTERS, **self.launch,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """The fast reader's two passes, lane by lane on NVIDIA's matrix units: every depth 0..8 exactly, up to 8 query heads.
 
 Mirrors the decoders of `refimpl.readkv.reader.read_two_stages`; `prefix.py` is the plain twin, `lanes_ptx.py` has the
-texts. d a multiple of 16 up to 128.
+texts. d 64 or 128.
 
     logits_by_lanes   grid (tiles, rows), 2 warps   one tile of 256 tokens; a warp takes 16 of the 32 bits of every word
         slots (`slots.py`) --xor of planes--> words --masks, products--> logits [256, 8] float16, in base 2
@@ -160,7 +160,7 @@ def per_quad(x, MAXIMUM: tl.constexpr):
     return tl.reshape(tl.broadcast_to(total[None, None, :], [2, 8, 4]), [64])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["heads", "words", "capacity", "slots", "tiles"])
 def logits_by_lanes(
     planes, members, weights, counts, sums_of_weights, lengths, logits, largests, totals, heads, words, capacity,
     slots, tiles, scale_log2, W: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr, DEPENDENT: tl.constexpr,
@@ -345,16 +345,18 @@ def write_lists(depth, number, lists, counts, chunk):
 @triton.jit
 def depths_of_chunk(
     importance, gains, state, depths, row, number, part, parts, length, capacity, items_capacity, rows_per_pool, minimum,
-    PAIRED: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr, STATE: tl.constexpr,
+    paired, LEVELS: tl.constexpr, W_PAD: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
     """Depths of a program's tokens, stored and returned; 0 beyond the row's length."""
     own = state + row // rows_per_pool * STATE
-    bar, cut, rest = (tl.load(own + BAR).to(tl.int32), tl.load(own + CUT).to(tl.int32), tl.load(own + REST).to(tl.int32))
+    bar, cut, rest = (
+        tl.load(own + BAR).to(tl.int32),
+        tl.load(own + CUT).to(tl.int32),
+        tl.load(own + REST).to(tl.int32),
+    )
     token = token_of(number, part, parts)
     inside = token < length
-    item, items = token, length
-    if PAIRED:
-        item, items = token // 2, (length + 1) // 2
+    item, items = token >> paired, (length + paired) >> paired
     value = tl.load(importance + row * items_capacity + item, mask=inside, other=0.0)
     place = (row % rows_per_pool).to(tl.int32) * items + item
     depth = tl.where(inside, minimum + steps_at(value, gains, bar, cut, rest, place, minimum, LEVELS, W_PAD), 0)
@@ -362,12 +364,23 @@ def depths_of_chunk(
     return depth
 
 
-@triton.jit
+@triton.jit(
+    do_not_specialize=[
+        "heads",
+        "capacity",
+        "items_capacity",
+        "rows_per_pool",
+        "minimum",
+        "paired",
+        "parts",
+        "chunk",
+        "group_size",
+    ]
+)
 def mix_by_lanes(
     planes, logits, lses, importance, gains, state, coefficients, prefix_tables, lengths, depths, lists, mixes, heads,
-    capacity, items_capacity, rows_per_pool, minimum, parts, chunk, one, two_first, two_second,
-    W: tl.constexpr, G: tl.constexpr, D: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr,
-    PAIRED: tl.constexpr, STATE: tl.constexpr, DEPENDENT: tl.constexpr,
+    capacity, items_capacity, rows_per_pool, minimum, paired, parts, chunk, group_size, one, two_first, two_second,
+    W: tl.constexpr, D: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr, STATE: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Depths of a program's tokens, and its mix [8, d]."""
     follow(DEPENDENT)
@@ -381,7 +394,7 @@ def mix_by_lanes(
     for first in range(0, chunk, 256):
         number = first + tl.arange(0, 256)
         depth = depths_of_chunk(importance, gains, state, depths, row, number, part, parts, length, capacity,
-                                items_capacity, rows_per_pool, minimum, PAIRED, LEVELS, W_PAD, STATE)  # fmt: skip
+                                items_capacity, rows_per_pool, minimum, paired, LEVELS, W_PAD, STATE)  # fmt: skip
         counts = write_lists(depth, number, lists, counts, chunk)
     tl.debug_barrier()  # the lists are read by other threads than wrote them
     total = tl.sum(counts, 0)
@@ -391,7 +404,7 @@ def mix_by_lanes(
     own, row_logits = planes + row * ((W + 1) // 2) * capacity * WORDS, logits + row * capacity * 8
     pair_stride = capacity.to(tl.int64) * WORDS
     lse = tl.load(lses + row * 8 + group)
-    live = group < G
+    live = group < group_size
     sums = zero_sums(lane.to(tl.float32) * 0.0, 32)
     if W >= 5:
         if n0 > 0:
@@ -401,7 +414,9 @@ def mix_by_lanes(
             for first in range(0, n0, 16):
                 found = ahead
                 following = tl.minimum(first + 16, (n0 - 1) // 16 * 16)
-                ahead = item_loads(lists, following, n0, own, own, row_logits, pair_stride, part, parts, lane, 0, W, WORDS)
+                ahead = item_loads(
+                    lists, following, n0, own, own, row_logits, pair_stride, part, parts, lane, 0, W, WORDS
+                )
                 weights = item_weights(found, first, n0, lse, live, quad, (W + 1) // 2)
                 sums = add_whole_codes(found, weights, tables, sums, W)
     raw = ()
@@ -414,7 +429,9 @@ def mix_by_lanes(
             for first in range(0, n1, 16):
                 found = ahead
                 following = tl.minimum(first + 16, (n1 - 1) // 16 * 16)
-                ahead = item_loads(lists + s1, following, n1, own, own, row_logits, pair_stride, part, parts, lane, 1, W, WORDS)
+                ahead = item_loads(
+                    lists + s1, following, n1, own, own, row_logits, pair_stride, part, parts, lane, 1, W, WORDS
+                )
                 weights = item_weights(found, first, n1, lse, live, quad, 2)
                 sums = add_slots_of(found, weights, coefficients, sums, 4)
     if W >= 3:
@@ -423,7 +440,9 @@ def mix_by_lanes(
             for first in range(0, n2, 16):
                 found = ahead
                 following = tl.minimum(first + 16, (n2 - 1) // 16 * 16)
-                ahead = item_loads(lists + s2, following, n2, own, own, row_logits, pair_stride, part, parts, lane, 2, W, WORDS)
+                ahead = item_loads(
+                    lists + s2, following, n2, own, own, row_logits, pair_stride, part, parts, lane, 2, W, WORDS
+                )
                 weights = item_weights(found, first, n2, lse, live, quad, 2)
                 sums = add_slots_of(found, weights, coefficients, sums, 3)
     if n3 > 0:
@@ -431,7 +450,9 @@ def mix_by_lanes(
         for first in range(0, n3, 16):
             found = ahead
             following = tl.minimum(first + 16, (n3 - 1) // 16 * 16)
-            ahead = item_loads(lists + s3, following, n3, own, own, row_logits, pair_stride, part, parts, lane, 3, W, WORDS)
+            ahead = item_loads(
+                lists + s3, following, n3, own, own, row_logits, pair_stride, part, parts, lane, 3, W, WORDS
+            )
             weights = item_weights(found, first, n3, lse, live, quad, 1)
             sums = add_two_planes(found, weights, one, two_first, two_second, sums)
     store_mix(sums, mixes + (row * parts + part) * 8 * D, group, quad, D)
