@@ -7,7 +7,8 @@ Mirrors `refimpl.readkv.reader.encode_cache` and `refimpl.readkv.planes.append_*
     value planes [rows, ceil(W/2), T, d/16]    a word holds 16 channels, plane 2p in its low half, 2p + 1 in its high
                                                half: one sector holds a token's pair of planes at d = 128
 
-    encode    grid (tokens / BLOCK, rows)   x [BLOCK, d] -> rotate -> (x - mean) / scale -> leaf -> words
+    encode    grid (tiles, rows) for keys, (tokens / TOKENS, rows) for values: x -> rotate -> (x - mean) / scale -> leaf
+                                  -> words
     append    grid (rows)                   one token: one bit of every key word, one word per 16 value channels
 
 A row is one KV head of one sequence; rows hold ``capacity`` tokens, lengths lie on the device. Bytes: every key or
@@ -95,20 +96,6 @@ def plane_bits(code, plane):
 
 
 @triton.jit
-def store_key_words(
-    code, planes, row, tile, channel, words, TILES: tl.constexpr, W: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr
-):
-    """Words of codes [TILES * 256, D_PAD] of whole tiles, all W planes."""
-    bits = tl.reshape(code, [TILES, 32, 8, D_PAD])
-    k, g = tl.arange(0, 32), tl.arange(0, 8)
-    word_at = (tile + tl.arange(0, TILES))[:, None] * 8 + g[None, :]
-    for plane in tl.static_range(W):
-        word = tl.sum(plane_bits(bits, plane) << k[None, :, None, None], 1)  # [TILES, 8, D_PAD]
-        at = ((row * W + plane) * D + channel)[None, None, :] * words + word_at[:, :, None]
-        tl.store(planes + at, word, mask=(channel < D)[None, None, :] & (word_at < words)[:, :, None])
-
-
-@triton.jit
 def store_value_words(
     code, planes, row, token, capacity, W: tl.constexpr, TOKENS: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr
 ):
@@ -126,21 +113,13 @@ def store_value_words(
 
 
 @triton.jit
-def encode_kernel(
-    x, planes, means, scales, signs, lengths, buckets, stride_n, stride_h, stride_t, heads, inverse_root, capacity,
-    words, CODES: tl.constexpr, KEYS: tl.constexpr, W: tl.constexpr, TOKENS: tl.constexpr, D: tl.constexpr,
-    D_PAD: tl.constexpr,
+def leaves_of(
+    x, means, scales, signs, buckets, token, length, channel, head, stride_t, inverse_root, CODES: tl.constexpr,
+    D: tl.constexpr, D_PAD: tl.constexpr,
 ):  # fmt: skip
-    """Planes of TOKENS tokens of one row; tokens beyond its length have zero bits. CODES: x are leaf codes already."""
-    row, token, channel = (
-        tl.program_id(1).to(tl.int64),
-        tl.program_id(0) * TOKENS + tl.arange(0, TOKENS),
-        tl.arange(0, D_PAD),
-    )
-    n, head = row // heads, row % heads
-    length = tl.load(lengths + n)
+    """Leaf codes [tokens, D_PAD] of tokens of one row, 0 where there is none. CODES: x are leaf codes already."""
     live = (token < length)[:, None] & (channel < D)[None, :]
-    at = x + n * stride_n + head * stride_h + token.to(tl.int64)[:, None] * stride_t + channel[None, :]
+    at = x + token.to(tl.int64)[:, None] * stride_t + channel[None, :]
     if CODES:
         code = tl.load(at, mask=live, other=0).to(tl.int32)
     else:
@@ -149,14 +128,52 @@ def encode_kernel(
         value = rotated_rows((value.to(tl.float32) * sign).to(value.dtype), D, D_PAD) * inverse_root
         mean = tl.load(means + head * D + channel, mask=channel < D, other=0.0)[None, :]
         scale = tl.load(scales + head * D + channel, mask=channel < D, other=1.0)[None, :]
-        z = tl.div_rn(value - mean, tl.broadcast_to(scale, [TOKENS, D_PAD]))
+        z = tl.div_rn(value - mean, tl.broadcast_to(scale, value.shape))
         code = tl.where(live, leaf_of(z, buckets), 0)
-    if KEYS:
-        store_key_words(
-            code, planes, row, tl.program_id(0) * (TOKENS // 256), channel, words, TOKENS // 256, W, D, D_PAD
-        )
-    else:
-        store_value_words(code, planes, row, token, capacity, W, TOKENS, D, D_PAD)
+    return code
+
+
+@triton.jit
+def encode_values_kernel(
+    x, planes, means, scales, signs, lengths, buckets, stride_n, stride_h, stride_t, heads, inverse_root, capacity,
+    CODES: tl.constexpr, W: tl.constexpr, TOKENS: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr,
+):  # fmt: skip
+    """Value planes of TOKENS tokens of one row."""
+    row, token, channel = (
+        tl.program_id(1).to(tl.int64),
+        tl.program_id(0) * TOKENS + tl.arange(0, TOKENS),
+        tl.arange(0, D_PAD),
+    )
+    n, head = row // heads, row % heads
+    code = leaves_of(x + n * stride_n + head * stride_h, means, scales, signs, buckets, token, tl.load(lengths + n),
+                     channel, head, stride_t, inverse_root, CODES, D, D_PAD)  # fmt: skip
+    store_value_words(code, planes, row, token, capacity, W, TOKENS, D, D_PAD)
+
+
+@triton.jit
+def encode_keys_kernel(
+    x, planes, means, scales, signs, lengths, buckets, stride_n, stride_h, stride_t, heads, inverse_root, words,
+    CODES: tl.constexpr, W: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr,
+):  # fmt: skip
+    """Key planes of one tile of one row: word g has every eighth token from g on."""
+    row, tile, channel = tl.program_id(1).to(tl.int64), tl.program_id(0), tl.arange(0, D_PAD)
+    n, head = row // heads, row % heads
+    length = tl.load(lengths + n)
+    k, g = tl.arange(0, 32), tl.arange(0, 8)
+    found = ()
+    for plane in tl.static_range(W):
+        found = found + (tl.zeros([8, D_PAD], tl.int32),)  # noqa: RUF005
+    for word in range(8):
+        code = leaves_of(x + n * stride_n + head * stride_h, means, scales, signs, buckets, tile * 256 + k * 8 + word,
+                         length, channel, head, stride_t, inverse_root, CODES, D, D_PAD)  # fmt: skip
+        more = ()
+        for plane in tl.static_range(W):
+            bits = tl.sum(plane_bits(code, plane) << k[:, None], 0)
+            more = more + (tl.where((g == word)[:, None], bits[None, :], found[plane]),)  # noqa: RUF005
+        found = more
+    for plane in tl.static_range(W):
+        at = ((row * W + plane) * D + channel)[None, :] * words + (tile * 8 + g)[:, None]
+        tl.store(planes + at, found[plane], mask=(channel < D)[None, :])
 
 
 @triton.jit
@@ -195,18 +212,18 @@ def leaf_of_row(x, signs, means, scales, buckets, row, head, inverse_root, D: tl
 def encode(cache: PlaneCache, keys: torch.Tensor, values: torch.Tensor) -> None:
     """Write the planes of keys and values [N, H, T, d] (or of their uint8 codes), tokens up to the cache's lengths."""
     _, H, T, d = keys.shape
-    codes = keys.dtype == torch.uint8
     if keys.numel() == 0:
         return
-    tokens = {True: TILE, False: 64 if not INTERPRETED.value else TILE}
-    parts = ((keys, cache.key_planes, cache.key_mean, cache.key_scale, cache.key_signs, True),
-             (values, cache.value_planes, cache.value_mean, cache.value_scale, cache.value_signs, False))  # fmt: skip
-    for x, planes, mean, scale, signs, is_key in parts:
-        encode_kernel[(-(-T // tokens[is_key]), cache.rows)](
-            x, planes, mean, scale, signs, cache.lengths, tables(keys.device).buckets, *x.stride()[:3], H,
-            1.0 / math.sqrt(d), cache.capacity, cache.key_planes.shape[3], CODES=codes, KEYS=is_key,
-            W=cache.stored_depth, TOKENS=tokens[is_key], D=d, D_PAD=padded(d), num_warps=8,
-        )  # fmt: skip
+    shape = {"CODES": keys.dtype == torch.uint8, "W": cache.stored_depth, "D": d, "D_PAD": padded(d)}
+    buckets, root, tokens = tables(keys.device).buckets, 1.0 / math.sqrt(d), TILE if INTERPRETED.value else 64
+    encode_keys_kernel[(-(-T // TILE), cache.rows)](
+        keys, cache.key_planes, cache.key_mean, cache.key_scale, cache.key_signs, cache.lengths, buckets,
+        *keys.stride()[:3], H, root, cache.key_planes.shape[3], num_warps=4, **shape,
+    )  # fmt: skip
+    encode_values_kernel[(-(-T // tokens), cache.rows)](
+        values, cache.value_planes, cache.value_mean, cache.value_scale, cache.value_signs, cache.lengths, buckets,
+        *values.stride()[:3], H, root, cache.capacity, TOKENS=tokens, num_warps=8, **shape,
+    )  # fmt: skip
 
 
 def append(cache: PlaneCache, keys: torch.Tensor, values: torch.Tensor) -> None:

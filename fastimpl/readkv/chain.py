@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fastimpl.device import LOG2E, dependent_launch, multiprocessors, padded
+from fastimpl.device import INTERPRETED, LOG2E, dependent_launch, multiprocessors, padded
 from fastimpl.readkv.cache import PlaneCache
 from fastimpl.readkv.choose import SMALL, choose_in_registers
 from fastimpl.readkv.merge import output_kernel, query_kernel
@@ -50,7 +50,7 @@ class ReadChain:
         scale: factor on the logits.
     """
 
-    TOKENS, FAST, LOGITS = 128, False, torch.float32
+    TOKENS, LOGITS = (128 if INTERPRETED.value else 32), torch.float32
 
     def __init__(
         self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
@@ -140,14 +140,12 @@ class ReadChain:
 
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
-        cache, tokens = self.cache, 1024
-        steps = 2 if self.rows * cache.longest > 1 << 20 else 1
-        weigh_kernel[(-(-cache.longest // (tokens * steps)), self.rows)](
+        cache, tokens = self.cache, 512
+        weigh_kernel[(-(-cache.longest // tokens), self.rows)](
             self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins, cache.lengths,
             cache.heads, cache.capacity, self.importance.shape[1], self.tiles, self.rows_per_pool,
-            self.allocation.cost, G=self.queries.shape[2], GP=self.group, TOKENS=tokens, STEPS=steps,
-            STEP=min(padded(self.tiles, 1), 128), PAIRED=self.policy.paired, PTX=self.FAST, THREADS=128, num_warps=4,
-            **self.launch,
+            self.allocation.cost, G=self.queries.shape[2], GP=self.group, TOKENS=tokens,
+            STEP=min(padded(self.tiles, 1), 128), PAIRED=self.policy.paired, **self.launch,
         )  # fmt: skip
 
     def read_values(self) -> None:

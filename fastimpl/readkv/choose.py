@@ -35,22 +35,18 @@ def gain_keys(importance, gains, level, LEVELS: tl.constexpr, W_PAD: tl.constexp
 
 
 @triton.jit
-def reaching(key, cost, bar):
-    """What the keys [N, W] that reach ``bar`` cost, item costs [N]; int64."""
-    return tl.sum(tl.sum((key >= bar).to(tl.int32), 1) * cost, 0).to(tl.int64)
+def bar_of(key, cost, left, bar, step):
+    """The largest bar in steps of 1 from ``bar`` on that more than ``left`` costs reach; ``bar`` itself if none does.
 
-
-@triton.jit
-def bar_of(key, cost, left):
-    """The largest bar >= 1 that more than ``left`` costs reach; 0 if everything fits."""
-    bar = tl.where(reaching(key, cost, 1 << 30) > left, 1 << 30, 0)
-    step = 1 << 28
+    Keys [N, W], costs [N]; at most 2^21 in all. Two bits per round: three counts go through one reduction.
+    """
+    step = bar * 0 + step
     while step > 0:
         one, two, three = bar + step, bar + 2 * step, bar + 3 * step
-        more = (reaching(key, cost, one) > left).to(tl.int32)
-        more += (reaching(key, cost, two) > left).to(tl.int32)
-        more += (reaching(key, cost, three) > left).to(tl.int32)
-        bar += more * step
+        reach = (key >= one).to(tl.int64) + ((key >= two).to(tl.int64) << 21) + ((key >= three).to(tl.int64) << 42)
+        total = tl.sum(tl.sum(reach, 1) * cost, 0)
+        more = ((total & 0x1FFFFF) > left).to(tl.int32) + (((total >> 21) & 0x1FFFFF) > left).to(tl.int32)
+        bar += (more + ((total >> 42) > left).to(tl.int32)) * step
         step = step >> 2
     return bar
 
@@ -59,7 +55,8 @@ def bar_of(key, cost, left):
 def bought_steps(importance, gains, cost, left, minimum, LEVELS: tl.constexpr, W_PAD: tl.constexpr):
     """Steps [N] that each item buys beyond ``minimum``: importances and costs [N] in registers."""
     key = gain_keys(importance, gains, minimum, LEVELS, W_PAD)
-    bar = bar_of(key, cost, left)
+    high = tl.where(tl.sum(tl.sum((key >= 1 << 30).to(tl.int32), 1) * cost, 0) > left, 1 << 30, 0)
+    bar = bar_of(key, cost, left, high, 1 << 28)
     above = tl.sum((key > bar).to(tl.int32), 1)
     equal = tl.where(bar > 0, tl.sum((key == bar).to(tl.int32), 1), 0)
     spent = equal * cost

@@ -28,6 +28,8 @@ BUCKETS_PER_UNIT = tl.constexpr(float(STEPS_PER_UNIT))
 def leaf_of(z, buckets):
     """Leaf numbers 0..255 (int32) of float32 z; a value on a split belongs to the upper leaf (AMB-17)."""
     place = tl.floor(tl.minimum(tl.maximum(z, -4.0), 3.9999997) * BUCKETS_PER_UNIT)  # exact: a power of two
+    bits = z.to(tl.int32, bitcast=True)
+    place = tl.where((place == 0.0) & (bits < 0) & (bits != -0x80000000), -1.0, place)  # where subnormals became 0
     bucket = place.to(tl.int32) + (LAST_BUCKET + 1) // 2
     leaf = tl.load(buckets + bucket * 2)
     return leaf.to(tl.int32) + (z >= tl.load(buckets + bucket * 2 + 1)).to(tl.int32)

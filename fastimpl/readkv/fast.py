@@ -9,7 +9,7 @@ import torch
 
 from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded
 from fastimpl.readkv.cache import TILE, PlaneCache
-from fastimpl.readkv.lanes import logits_by_lanes, mix_by_lanes
+from fastimpl.readkv.lanes import logits_by_lanes, mix_by_lanes, weigh_by_lanes
 from fastimpl.readkv.chain import Policy, ReadChain
 from fastimpl.readkv.slots import PARTS, prefix_tables, slot_capacity, slot_tables, slots_kernel
 from fastimpl.readkv.threshold import STATE
@@ -19,7 +19,7 @@ CHUNKS = (256, 512, 768, 1024, 1536, 2048, 3072, 4096)
 """Tokens of a program of the value pass; a list's entry has 12 bits for a token."""
 
 REGISTERS = 128
-"""Per thread of the value pass: 16 warps to a multiprocessor."""
+"""Per thread of both passes: 16 warps to a multiprocessor."""
 
 WARPS_PER_PROCESSOR = 12
 
@@ -35,7 +35,7 @@ def able(queries: torch.Tensor) -> bool:
 class FastChain(ReadChain):
     """`ReadChain` on matrix units; ``chunk`` tokens per program of the value pass, None chooses by the work."""
 
-    TOKENS, FAST, LOGITS = TILE, True, torch.float16
+    TOKENS, LOGITS = TILE, torch.float16
 
     def __init__(
         self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
@@ -80,7 +80,20 @@ class FastChain(ReadChain):
         logits_by_lanes[(self.tiles, self.rows)](
             cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, cache.lengths,
             self.logits, self.largests, self.totals, H, cache.key_planes.shape[3], cache.capacity, self.slots,
-            self.tiles, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2, **self.launch,
+            self.tiles, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=1, maxnreg=REGISTERS,
+            **self.launch,
+        )  # fmt: skip
+
+    def weigh(self) -> None:
+        """Log-masses, importances of tokens, and their bins."""
+        cache, items = self.cache, 512
+        size = cache.longest // self.allocation.cost
+        steps = 2 if self.rows * cache.longest > 1 << 20 else 1
+        weigh_by_lanes[(-(-size // (items * steps)), self.rows)](
+            self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins, cache.lengths,
+            cache.heads, cache.capacity, self.importance.shape[1], self.tiles, self.rows_per_pool,
+            self.allocation.cost, self.queries.shape[2], ITEMS=items, STEPS=steps,
+            STEP=min(padded(self.tiles, 1), 128), PAIRED=self.policy.paired, THREADS=128, num_warps=4, **self.launch,
         )  # fmt: skip
 
     def read_values(self) -> None:

@@ -3,8 +3,9 @@
 Mirrors the decoders of `refimpl.readkv.reader.read_two_stages`; `prefix.py` is the plain twin, `lanes_ptx.py` has the
 texts. d 64 or 128.
 
-    logits_by_lanes   grid (tiles, rows), 2 warps   one tile of 256 tokens; a warp takes 16 of the 32 bits of every word
+    logits_by_lanes   grid (tiles, rows), 1 warp    one tile of 256 tokens, planes copied ahead into shared memory
         slots (`slots.py`) --xor of planes--> words --masks, products--> logits [256, 8] float16, in base 2
+    weigh_by_lanes    grid (blocks, rows)           `weigh.py`'s pass, a token's eight logits in one load
     mix_by_lanes      grid (parts, rows), 1 warp    every parts-th run of 32 tokens, ``chunk`` tokens at most
         importance --bar--> depths --sorted by class--> list of tokens --planes, products--> mix [8, d]
 
@@ -20,7 +21,8 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv import lanes_ptx as ptx
-from fastimpl.readkv.threshold import BAR, CUT, REST, steps_at
+from fastimpl.readkv.threshold import BAR, BINS, CUT, REST, bin_of, item_cost, row_items, steps_at
+from fastimpl.readkv.weigh import log_mass_of_tiles
 
 BITS, BITS_OPERANDS = tl.constexpr(ptx.bits_text(False)), tl.constexpr(ptx.bits_constraints(False))
 ONES, ONES_OPERANDS = tl.constexpr(ptx.bits_text(True)), tl.constexpr(ptx.bits_constraints(True))
@@ -35,9 +37,21 @@ BIT = tl.constexpr([i // 4 + 8 * (i // 2 % 2) for i in range(32)])
 INDEX = tl.constexpr([[c % 8 * 4 + c // 8 * 2 + column for c in range(16)] for column in range(2)])
 """Which sum has bit c, by column."""
 FOUR = tl.constexpr([tl.int32] * 4)
-TWO = tl.constexpr([tl.int32] * 2)
 LOAD_FOUR = tl.constexpr("ld.global.v4.b32 {$0,$1,$2,$3}, [$4];")
-LOAD_TWO = tl.constexpr("ld.global.v2.b32 {$0,$1}, [$2];")
+OWN_BINS = tl.constexpr("{.shared .align 16 .b8 importance_bins[16384]; mov.u32 $0, importance_bins;}")
+CLEAR_BIN = tl.constexpr("{.reg .b32 z; mov.b32 z, 0; st.shared.b32 [$1], z; mov.b32 $0, z;}")
+ADD_TO_BIN = tl.constexpr("red.shared.add.u32 [$1], $2; mov.b32 $0, 0;")
+READ_BIN = tl.constexpr("ld.shared.b32 $0, [$1];")
+RING = tl.constexpr("{.shared .align 128 .b8 key_ring[8192]; mov.u32 $0, key_ring;}")
+COPY = tl.constexpr("cp.async.cg.shared.global [$1], [$2], 16, $3; mov.b32 $0, 0;")
+COMMIT = tl.constexpr("cp.async.commit_group; mov.b32 $0, 0;")
+SYNC = tl.constexpr("bar.warp.sync 0xffffffff; mov.b32 $0, 0;")
+READ_FOUR = tl.constexpr(
+    "ld.shared.b32 $0, [$4]; ld.shared.b32 $1, [$4+128]; ld.shared.b32 $2, [$4+256]; ld.shared.b32 $3, [$4+384];"
+)
+STAGES = tl.constexpr([8, 4, 2, 2])
+WAITS = tl.constexpr([f"cp.async.wait_group {n}; bar.warp.sync 0xffffffff; mov.b32 $0, 0;" for n in (6, 2, 0, 0)])
+"""Groups of 16 slots of order 1, 3, 5, 7 that the ring holds, and how long to wait for the oldest."""
 STORE_FOUR = tl.constexpr(
     "{.reg .pred p; setp.ne.u32 p, $6, 0; @p st.global.v4.f32 [$1], {$2,$3,$4,$5}; mov.b32 $0, 0;}"
 )
@@ -57,13 +71,6 @@ def high_halves(a, b):
     """The high 16 bits of two words in one."""
     return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x7632;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True,
                                      pack=1)  # fmt: skip
-
-
-@triton.jit
-def chosen_halves(a, b, selector):
-    """One half of each of two words in one, as ``selector`` says per thread."""
-    return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", [a, b, selector], dtype=tl.int32,
-                                     is_pure=True, pack=1)  # fmt: skip
 
 
 @triton.jit
@@ -104,60 +111,92 @@ def add_bits_and_ones(x0, x1, w0, w1, sums):
 
 
 @triton.jit
-def slot_words(planes, members, first, count, capacity, words, quad, ORDER: tl.constexpr):
-    """Words of a lane's four slots: exclusive or of their planes; 0 beyond ``count``."""
-    found = ()
-    rows = ()
+def copy_slots(members, planes, ring, group, count, capacity, words, lane, ORDER: tl.constexpr, STAGES: tl.constexpr):
+    """Start the copy of group ``group`` of 16 slots into the ring: a lane copies half a sector of one slot's planes.
+
+    Slot 4 q + i lies at place 4 i + q, so that four lanes that read their i-th slots meet in no bank.
+    """
+    slot, place = lane >> 1, ((lane >> 1) & 3) * 4 + (lane >> 3)
+    live = group * 16 + slot < count
+    size = tl.where(live, 16, 0)
+    target = ring + group % STAGES * (512 * ORDER) + place * 32 + (lane & 1) * 16
     for j in tl.static_range(ORDER):
-        rows = rows + tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l",
-                                                [(members + j * capacity + first + quad * 4).to(tl.int64)], dtype=FOUR,
-                                                is_pure=False, pack=1)  # fmt: skip
-    for i in tl.static_range(4):
-        live = first + quad * 4 + i < count
-        word = tl.load(planes + rows[i].to(tl.int64) * words, mask=live, other=0)
-        for j in tl.static_range(1, ORDER):
-            word = word ^ tl.load(planes + rows[4 * j + i].to(tl.int64) * words, mask=live, other=0)
-        found = found + (word,)  # noqa: RUF005
-    return found
+        member = tl.load(members + j * capacity + group * 16 + slot, mask=live, other=0)
+        source = (planes + member.to(tl.int64) * words + (lane & 1) * 4).to(tl.int64)
+        tl.inline_asm_elementwise(COPY, "=r,r,l,r", [target + 512 * j, source, size], dtype=tl.int32, is_pure=False,
+                                  pack=1)  # fmt: skip
+    tl.inline_asm_elementwise(COMMIT, "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
-def slot_weights(weights, first, lane, count):
-    """A lane's two words of weights; 0 beyond ``count``."""
-    quad, group = lane & 3, lane >> 2
-    at = (weights + ((first // 4 + quad) * 8 + group) * 4).to(tl.int64)
-    w0, w1 = tl.inline_asm_elementwise(LOAD_TWO, "=r,=r,l", [at], dtype=TWO, is_pure=False, pack=1)
-    slot = first + quad * 4
-    w0 = tl.where(slot < count, tl.where(slot + 1 < count, w0, w0 & 0xFFFF), 0)
-    return w0, tl.where(slot + 2 < count, tl.where(slot + 3 < count, w1, w1 & 0xFFFF), 0)
-
-
-@triton.jit
-def add_slots(planes, members, weights, count, capacity, words, lane, selector, sums, ORDER: tl.constexpr):
-    """32 sums after all slots of one order; the next slots' words are in flight while these are used."""
-    quad = lane & 3
+def add_slots(
+    planes, members, weights, ring, count, capacity, words, lane, low, high, KIND: tl.constexpr
+):  # fmt: skip
+    """The sums of both halves of the words after all slots of order 2 KIND + 1."""
+    group, quad = lane >> 2, lane & 3
+    ORDER: tl.constexpr = 2 * KIND + 1
+    AHEAD: tl.constexpr = STAGES[KIND]
     if count > 0:
-        ahead = slot_words(planes, members, 0, count, capacity, words, quad, ORDER)
-        v0, v1 = slot_weights(weights, 0, lane, count)
-        for first in range(0, count, 16):
-            a, b, c, d = ahead
-            w0, w1 = v0, v1
-            following = tl.minimum(first + 16, (count - 1) // 16 * 16)
-            ahead = slot_words(planes, members, following, count, capacity, words, quad, ORDER)
-            v0, v1 = slot_weights(weights, following, lane, count)
-            sums = add_bits(chosen_halves(a, b, selector), chosen_halves(c, d, selector), w0, w1, sums)
-    return sums
+        tl.inline_asm_elementwise(SYNC, "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)
+        for i in tl.static_range(AHEAD - 1):
+            copy_slots(members, planes, ring, i, count, capacity, words, lane, ORDER, AHEAD)
+        own = (weights + (quad * 8 + group) * 4).to(tl.pointer_type(tl.int64))
+        following = tl.load(own)
+        for i in range(0, (count + 15) // 16):
+            weight = following
+            following = tl.load(own + (i + 1) * 32, mask=lane * 0 + (i + 1) * 16 < count, other=0)
+            tl.inline_asm_elementwise(WAITS[KIND], "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)
+            at = ring + i % AHEAD * (512 * ORDER) + quad * 32 + group * 4
+            a, b, c, d = tl.inline_asm_elementwise(READ_FOUR, "=r,=r,=r,=r,r", [at], dtype=FOUR, is_pure=False, pack=1)
+            for j in tl.static_range(1, ORDER):
+                e, f, g, h = tl.inline_asm_elementwise(READ_FOUR, "=r,=r,=r,=r,r", [at + 512 * j], dtype=FOUR,
+                                                       is_pure=False, pack=1)  # fmt: skip
+                a, b, c, d = a ^ e, b ^ f, c ^ g, d ^ h
+            copy_slots(members, planes, ring, i + (AHEAD - 1), count, capacity, words, lane, ORDER, AHEAD)
+            w0, w1 = weight.to(tl.int32), (weight >> 32).to(tl.int32)
+            low = add_bits(low_halves(a, b), low_halves(c, d), w0, w1, low)
+            high = add_bits(high_halves(a, b), high_halves(c, d), w0, w1, high)
+    return low, high
 
 
 @triton.jit
 def per_quad(x, MAXIMUM: tl.constexpr):
-    """The largest (or the sum) over warps and rows of one number per thread, back on every thread."""
-    tile = tl.reshape(x, [2, 8, 4])
+    """The largest (or the sum) over rows of one number per lane, back on every lane."""
+    tile = tl.reshape(x, [8, 4])
     if MAXIMUM:
-        total = tl.max(tl.max(tile, 1), 0)
+        total = tl.max(tile, 0)
     else:
-        total = tl.sum(tl.sum(tile, 1), 0)
-    return tl.reshape(tl.broadcast_to(total[None, None, :], [2, 8, 4]), [64])
+        total = tl.sum(tile, 0)
+    return tl.reshape(tl.broadcast_to(total[None, :], [8, 4]), [32])
+
+
+@triton.jit
+def finish_half(sums, even, odd, token, length, scale_log2):
+    """Logits of one half of the words as they are stored, and the largest of each column on this lane."""
+    found = ()
+    top_even, top_odd = even * 0.0 - 1e30, even * 0.0 - 1e30
+    for i in tl.static_range(32):
+        taken = (even if i % 2 == 0 else odd) if BIT[i] != 15 else even * 0.0
+        value = sums[i] * (scale_log2 * LAST[i]) - taken * scale_log2
+        value = tl.minimum(tl.maximum(value, -FARTHEST), FARTHEST)
+        value = tl.where(token + 8 * BIT[i] < length, value.to(tl.float16).to(tl.float32), -1e30)
+        if i % 2 == 0:
+            top_even = tl.maximum(top_even, value)
+        else:
+            top_odd = tl.maximum(top_odd, value)
+        found = found + (value,)  # noqa: RUF005
+    return found, top_even, top_odd
+
+
+@triton.jit
+def store_half(found, top_even, top_odd, out):
+    """Store one half's logits, 128 bytes at a time; the sums of their powers on this lane."""
+    sum_even, sum_odd = top_even * 0.0, top_even * 0.0
+    for i in tl.static_range(0, 32, 2):
+        sum_even += tl.exp2(found[i] - top_even)
+        sum_odd += tl.exp2(found[i + 1] - top_odd)
+        tl.store(out + 32 * BIT[i], pack_half(found[i], found[i + 1]))
+    return sum_even, sum_odd
 
 
 @triton.jit(do_not_specialize=["heads", "words", "capacity", "slots", "tiles"])
@@ -168,56 +207,39 @@ def logits_by_lanes(
     """Base-2 logits [256, 8] of one tile of one row, their largest and their sum of powers per head."""
     follow(DEPENDENT)
     tile, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    thread = tl.arange(0, 64)
-    lane, half = thread & 31, thread >> 5
+    lane = tl.arange(0, 32)
     group, quad = lane >> 2, lane & 3
     length = tl.load(lengths + row // heads)
+    zero = lane.to(tl.float32) * 0.0
+    at = (row * tiles + tile) * 8 + quad * 2
     if tile * 256 >= length:
-        at = (row * tiles + tile) * 8 + quad * 2
-        tl.store(largests + at, quad * 0.0 - 1e30, mask=thread < 4)
-        tl.store(largests + at + 1, quad * 0.0 - 1e30, mask=thread < 4)
-        tl.store(totals + at, quad * 0.0, mask=thread < 4)
-        tl.store(totals + at + 1, quad * 0.0, mask=thread < 4)
+        for column in tl.static_range(2):
+            tl.store(largests + at + column, zero - 1e30, mask=lane < 4)
+            tl.store(totals + at + column, zero, mask=lane < 4)
         return
-    selector = 0x5410 + half * 0x2222
-    own = planes + row * (W * D) * words + tile * 8 + group
-    zero = thread.to(tl.float32) * 0.0
-    sums = zero_sums(zero, 32)
+    ring = tl.inline_asm_elementwise(RING, "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)
+    own = planes + row * (W * D) * words + tile * 8
+    low, high = zero_sums(zero, 32), zero_sums(zero, 32)
     for order in tl.static_range(4):
         count, first = tl.load(counts + row * 8 + order), tl.load(counts + row * 8 + 4 + order)
-        sums = add_slots(own, members + row * 7 * slots + first, weights + (row * slots + first) * 8, count, slots,
-                         words, lane, selector, sums, 2 * order + 1)  # fmt: skip
+        low, high = add_slots(own, members + row * 7 * slots + first, weights + (row * slots + first) * 8, ring, count,
+                              slots, words, lane, low, high, order)  # fmt: skip
     even, odd = zero, zero
     for part in tl.static_range(PARTS):
-        at = sums_of_weights + (row * PARTS + part) * 8 + quad * 2
-        even += tl.load(at)
-        odd += tl.load(at + 1)
-    token = tile * 256 + half * 128 + group
-    found = ()
-    top_even, top_odd = zero - 1e30, zero - 1e30
-    for i in tl.static_range(32):
-        taken = (even if i % 2 == 0 else odd) if BIT[i] != 15 else zero
-        value = sums[i] * (scale_log2 * LAST[i]) - taken * scale_log2
-        value = tl.minimum(tl.maximum(value, -FARTHEST), FARTHEST)
-        value = tl.where(token + 8 * BIT[i] < length, value.to(tl.float16).to(tl.float32), -1e30)  # as it is stored
-        if i % 2 == 0:
-            top_even = tl.maximum(top_even, value)
-        else:
-            top_odd = tl.maximum(top_odd, value)
-        found = found + (value,)  # noqa: RUF005
-    top_even, top_odd = per_quad(top_even, True), per_quad(top_odd, True)
-    sum_even, sum_odd = zero, zero
+        even += tl.load(sums_of_weights + (row * PARTS + part) * 8 + quad * 2)
+        odd += tl.load(sums_of_weights + (row * PARTS + part) * 8 + quad * 2 + 1)
+    token = tile * 256 + group
+    low_found, top_even, top_odd = finish_half(low, even, odd, token, length, scale_log2)
+    high_found, also_even, also_odd = finish_half(high, even, odd, token + 128, length, scale_log2)
+    top_even = per_quad(tl.maximum(top_even, also_even), True)
+    top_odd = per_quad(tl.maximum(top_odd, also_odd), True)
     out = (logits + (row * capacity + token) * 8 + quad * 2).to(tl.pointer_type(tl.int32))
-    for i in tl.static_range(0, 32, 2):
-        sum_even += tl.exp2(found[i] - top_even)
-        sum_odd += tl.exp2(found[i + 1] - top_odd)
-        tl.store(out + 32 * BIT[i], pack_half(found[i], found[i + 1]), mask=token + 8 * BIT[i] < capacity)
-    sum_even, sum_odd = per_quad(sum_even, False), per_quad(sum_odd, False)
-    at = (row * tiles + tile) * 8 + quad * 2
-    tl.store(largests + at, top_even, mask=thread < 4)
-    tl.store(largests + at + 1, top_odd, mask=thread < 4)
-    tl.store(totals + at, sum_even, mask=thread < 4)
-    tl.store(totals + at + 1, sum_odd, mask=thread < 4)
+    sum_even, sum_odd = store_half(low_found, top_even, top_odd, out)
+    more_even, more_odd = store_half(high_found, top_even, top_odd, out + 512)
+    tl.store(largests + at, top_even, mask=lane < 4)
+    tl.store(largests + at + 1, top_odd, mask=lane < 4)
+    tl.store(totals + at, per_quad(sum_even + more_even, False), mask=lane < 4)
+    tl.store(totals + at + 1, per_quad(sum_odd + more_odd, False), mask=lane < 4)
 
 
 @triton.jit
@@ -471,3 +493,68 @@ def store_mix(sums, out, group, quad, D: tl.constexpr):
             at = (out + (quad * 2 + column) * D + group * 16 + 4 * quarter).to(tl.int64)
             tl.inline_asm_elementwise(STORE_FOUR, "=r,l,f,f,f,f,r", (at,) + values + ((group < D // 16).to(tl.int32),),
                                       dtype=tl.int32, is_pure=False, pack=1)  # fmt: skip
+
+
+@triton.jit
+def shared_word(text: tl.constexpr, address):
+    """Clear or read the words of shared memory at these addresses."""
+    return tl.inline_asm_elementwise(text, "=r,r", [address], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def cleared_bins(THREADS: tl.constexpr):
+    """Address of this program's own bins in shared memory, all 0."""
+    first = tl.max(shared_word(OWN_BINS, tl.arange(0, THREADS)), 0)
+    shared_word(CLEAR_BIN, first + 4 * tl.arange(0, BINS))
+    tl.debug_barrier()
+    return first
+
+
+@triton.jit
+def squares_of(logits, token, length, lses):
+    """Sums of the squared weights of tokens [N], eight float16 logits each; 0 beyond ``length``."""
+    at = (logits + token.to(tl.int64) * 8).to(tl.int64)
+    words = tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at], dtype=FOUR, is_pure=False, pack=1)
+    total = tl.zeros(token.shape, tl.float32)
+    for i in tl.static_range(4):
+        for half in tl.static_range(2):
+            bits = (words[i] >> (16 * half)).to(tl.int16)
+            weight = tl.exp2(bits.to(tl.float16, bitcast=True).to(tl.float32) - lses[2 * i + half])
+            total += weight * weight
+    return tl.where(token < length, total, 0.0)
+
+
+@triton.jit
+def weigh_by_lanes(
+    logits, largests, totals, lses, importance, bins, lengths, heads, capacity, items_capacity, tiles, rows_per_pool,
+    cost, group_size, ITEMS: tl.constexpr, STEPS: tl.constexpr, STEP: tl.constexpr, PAIRED: tl.constexpr,
+    THREADS: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """Importances of STEPS * ITEMS items of one row, added to its pool's bins through bins in shared memory."""
+    own = cleared_bins(THREADS)
+    follow(DEPENDENT)
+    row, group = tl.program_id(1).to(tl.int64), tl.arange(0, 8)
+    lse = log_mass_of_tiles(largests, totals, row, tiles, 8, STEP)
+    if tl.program_id(0) == 0:
+        tl.store(lses + row * 8 + group, lse)
+    lse = tl.where(group < group_size, lse, 1e30)  # columns that are no query head weigh nothing
+    each = ()
+    for g in tl.static_range(8):
+        each = each + (tl.sum(tl.where(group == g, lse, 0.0), 0),)  # noqa: RUF005
+    length = tl.load(lengths + row // heads)
+    items, one, last = row_items(lengths, row, heads, 0, cost, cost, True, PAIRED)
+    for step in range(STEPS):
+        item = (tl.program_id(0) * STEPS + step) * ITEMS + tl.arange(0, ITEMS)
+        if PAIRED:
+            value = squares_of(logits + row * capacity * 8, item * 2, length, each)
+            value += squares_of(logits + row * capacity * 8, item * 2 + 1, length, each)
+        else:
+            value = squares_of(logits + row * capacity * 8, item, length, each)
+        tl.store(importance + row * items_capacity + item, value, mask=item < items)
+        tl.inline_asm_elementwise(ADD_TO_BIN, "=r,r,r",
+                                  [own + 4 * bin_of(value), item_cost(item, items, one, last)], dtype=tl.int32,
+                                  is_pure=False, pack=1)  # fmt: skip
+    tl.debug_barrier()
+    j = tl.arange(0, BINS)
+    amount = shared_word(READ_BIN, own + 4 * j)
+    tl.atomic_add(bins + row // rows_per_pool * BINS + j, amount, mask=amount > 0, sem="relaxed")

@@ -23,7 +23,7 @@ BYTES = (torch.uint8,)
 BLOCK = 8192 if INTERPRETED.value else 256
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "items", "row_bytes"])
 def pack_planes_kernel(codes, planes, rows, items, row_bytes, stride_row, stride_item, BLOCK: tl.constexpr):
     """Planes of rows of ``items`` codes: code (row, item) at row * stride_row + item * stride_item."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -38,7 +38,7 @@ def pack_planes_kernel(codes, planes, rows, items, row_bytes, stride_row, stride
         tl.store(planes + rows.to(tl.int64) * row_bytes * plane + at, byte.to(tl.uint8), mask=live)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "items", "row_bytes"])
 def unpack_planes_kernel(planes, codes, rows, items, row_bytes, stride_row, stride_item, BLOCK: tl.constexpr):
     """The inverse; padding bits are not looked at."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)

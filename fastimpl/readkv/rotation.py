@@ -5,7 +5,7 @@ Mirrors `refimpl.readkv.rotation.readkv_rotate` and `unrotate`.
     grid (rows / ROWS)   x [ROWS, d] * signs --dot--> H [d, d] of +-1 --> * 1/sqrt(d), once
 
 H is made on the way: its entry (i, j) is the parity of i & j. Its products are exact, so a half-precision input goes
-through the tensor cores without loss. Bytes: every element read once and written once.
+through the tensor cores without loss, and float32 in three bfloat16 parts. Bytes: every element read once and written once.
 """
 
 from __future__ import annotations
@@ -35,12 +35,26 @@ def hadamard_sign(i, j):
 
 
 @triton.jit
+def upper_half(x):
+    """Float32 ``x`` with the lower 16 bits cut off: exact in bfloat16, and so is what a third cut leaves."""
+    return (x.to(tl.int32, bitcast=True) & -65536).to(tl.float32, bitcast=True)
+
+
+@triton.jit
 def rotated_rows(x, D: tl.constexpr, D_PAD: tl.constexpr):
-    """H x of rows [ROWS, D_PAD] that are 0 beyond D, unscaled, float32; x in the dtype that products are taken in."""
+    """H x of rows [ROWS, D_PAD] that are 0 beyond D, unscaled, float32."""
     i = tl.arange(0, D_PAD)
     sign = hadamard_sign(i[:, None], i[None, :])
     live = (i < D)[:, None] & (i < D)[None, :]
-    return dot(x, tl.where(live, sign, 0).to(tl.float32).to(x.dtype))
+    matrix = tl.where(live, sign, 0).to(tl.float32)
+    if x.dtype == tl.float32:
+        high = upper_half(x)
+        middle = upper_half(x - high)
+        half = matrix.to(tl.bfloat16)
+        low = dot((x - high - middle).to(tl.bfloat16), half) + dot(middle.to(tl.bfloat16), half)
+        return low + dot(high.to(tl.bfloat16), half)
+    else:
+        return dot(x, matrix.to(x.dtype))
 
 
 @triton.jit

@@ -121,6 +121,9 @@ def slots_kernel(
         if part == 0:
             tl.store(counts + row * 8 + order, count)
             tl.store(counts + row * 8 + 4 + order, base)
+            slot = base + count + tl.arange(0, 16)  # the last group of 16 is filled up with weights of 0
+            at = row * capacity * 8 + ((slot // 4)[None, :] * 8 + group[:, None]) * 4 + (slot % 4)[None, :]
+            tl.store(weights + at, tl.zeros([8, 16], tl.float16))
         for s in range(part, tl.load(count_table + deepest * 4 + order), PARTS):
             has = s < mine
             factor = tl.load(coefficients + depth * 128 + first + s)

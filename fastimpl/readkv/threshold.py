@@ -23,13 +23,14 @@ import triton
 import triton.language as tl
 
 from fastimpl.device import INTERPRETED, dependent_launch, follow, padded
-from fastimpl.readkv.choose import gain_keys
+from fastimpl.readkv.choose import bar_of, gain_keys
 
 BINS = tl.constexpr(4096)
 FIRST_BIN = tl.constexpr((127 - 124) << 5)
 SHIFT = tl.constexpr(18)
 BLOCK = 1 << 16 if INTERPRETED.value else 2048
-SEARCH = 1 << 16 if INTERPRETED.value else 4096
+SEARCH = 1 << 16 if INTERPRETED.value else 8192
+WIDE_SEARCH = SEARCH if INTERPRETED.value else 1024
 INFINITY = tl.constexpr(0x7F800000)
 NARROW = tl.constexpr(4 << 18)
 
@@ -156,10 +157,12 @@ def steps_near(
         row, item = place // items, place % items
         value = tl.load(importance + (first_row + row).to(tl.int64) * stride + item, mask=live, other=0.0)
         key = gain_keys(value, gains, minimum, LEVELS, W_PAD)
-        return tl.where((key >= low) & (key < high), key, 0), place
-    key = tl.load(listed_keys + base + place, mask=live, other=0)
-    item = tl.load(listed_items + base + place, mask=live, other=0)
-    return key[:, None], item
+        key = tl.where((key >= low) & (key < high), key, 0)
+        item = place
+    else:
+        key = tl.load(listed_keys + base + place, mask=live, other=0)[:, None]
+        item = tl.load(listed_items + base + place, mask=live, other=0)
+    return key, item
 
 
 @triton.jit
@@ -220,6 +223,27 @@ def search(
 
 
 @triton.jit
+def search_list(keys, items_of, count, items, low, left, cost, last_cost, SEARCH: tl.constexpr):
+    """`search` over a list that fits in registers: keys of one step per item, within 2^20 of ``low``."""
+    place = tl.arange(0, SEARCH)
+    key = tl.load(keys + place, mask=place < count, other=0)
+    item = tl.load(items_of + place, mask=place < count, other=0)
+    each = tl.where(item % items == items - 1, last_cost, cost)
+    bar = bar_of(key[:, None], each, left, low, 1 << 18)
+    room = left - tl.sum(tl.where(key > bar, each, 0), 0)
+    cut, rest = low * 0, left * 0
+    if room >= tl.minimum(cost, last_cost):
+        spent = tl.where(key == bar, each, 0)
+        step = low * 0 + (1 << 30)
+        while step > 0:
+            trial = cut + step
+            cut = tl.where((trial > 0) & (tl.sum(tl.where(item < trial, spent, 0), 0) <= room), trial, cut)
+            step = step >> 1
+        rest = (room - tl.sum(tl.where(item < cut, spent, 0), 0)) // tl.where(cut % items == items - 1, last_cost, cost)
+    return bar, cut, rest
+
+
+@triton.jit
 def resolve_kernel(
     listed_keys, listed_items, importance, gains, lengths, lefts, state, stride, items_of_all, cost, last_cost, heads,
     rows_per_pool, minimum, capacity, LEVELS: tl.constexpr, W_PAD: tl.constexpr, LENGTHS: tl.constexpr,
@@ -237,12 +261,15 @@ def resolve_kernel(
     base, all_items = pool.to(tl.int64) * capacity, items * rows_per_pool
     bar, cut, rest = low * 0, low * 0, left * 0
     if (low > 0) & (items > 0):
+        count = tl.load(own + LISTED).to(tl.int32)
         if CLOSE | (low == 1) | (high - low > NARROW):  # an item may have several steps in the bracket
             bar, cut, rest = search(listed_keys, listed_items, importance, gains, base, row, stride, all_items, items,
                                     all_items, low, high, left, minimum, cost, last_cost, True, LEVELS, W_PAD,
                                     SEARCH_WIDE)  # fmt: skip
+        elif count <= SEARCH:
+            bar, cut, rest = search_list(listed_keys + base, listed_items + base, count, items, low, left, cost,
+                                         last_cost, SEARCH)  # fmt: skip
         else:
-            count = tl.load(own + LISTED).to(tl.int32)
             bar, cut, rest = search(listed_keys, listed_items, importance, gains, base, row, stride, count, items,
                                     all_items, low, high, left, minimum, cost, last_cost, False, LEVELS, W_PAD,
                                     SEARCH)  # fmt: skip
@@ -355,7 +382,7 @@ class Allocation:
         resolve_kernel[(self.pools,)](
             self.listed[0], self.listed[1], self.importance, self.gains, self._lengths, self.lefts, self.state, items,
             items, self.cost, self.last_cost, self.heads, self.rows_per_pool, self.minimum, self.capacity, STATE=STATE,
-            CLOSE=self.close, SEARCH=SEARCH, SEARCH_WIDE=SEARCH // 4, num_warps=8, **self.shape, **self.switches,
+            CLOSE=self.close, SEARCH=SEARCH, SEARCH_WIDE=WIDE_SEARCH, num_warps=16, **self.shape, **self.switches,
         )  # fmt: skip
 
     def choose(self, depths: torch.Tensor) -> None:
