@@ -36,18 +36,22 @@ def gain_keys(importance, gains, level, LEVELS: tl.constexpr, W_PAD: tl.constexp
 
 @triton.jit
 def bar_of(key, cost, left, bar, step):
-    """The largest bar in steps of 1 from ``bar`` on that more than ``left`` costs reach; ``bar`` itself if none does.
+    """A bar that parts what ``left`` buys: keys above it cost at most that, keys that reach it more (or exactly that).
 
-    Keys [N, W], costs [N]; at most 2^21 in all. Two bits per round: three counts go through one reduction.
+    From ``bar`` on, two bits per round: three counts go through one reduction. A count of exactly ``left`` ends the
+    search: then the keys above that trial less one are bought. Keys [N, W], costs [N]; at most 2^21 in all.
     """
     step = bar * 0 + step
     while step > 0:
         one, two, three = bar + step, bar + 2 * step, bar + 3 * step
         reach = (key >= one).to(tl.int64) + ((key >= two).to(tl.int64) << 21) + ((key >= three).to(tl.int64) << 42)
         total = tl.sum(tl.sum(reach, 1) * cost, 0)
-        more = ((total & 0x1FFFFF) > left).to(tl.int32) + (((total >> 21) & 0x1FFFFF) > left).to(tl.int32)
-        bar += (more + ((total >> 42) > left).to(tl.int32)) * step
-        step = step >> 2
+        first, second, third = total & 0x1FFFFF, (total >> 21) & 0x1FFFFF, total >> 42
+        more = (first > left).to(tl.int32) + (second > left).to(tl.int32) + (third > left).to(tl.int32)
+        exact = (first == left) | (second == left) | (third == left)
+        # the lowest trial that costs exactly what is left is the next one above those that cost more
+        bar = tl.where(exact, bar + (more + 1) * step - 1, bar + more * step)
+        step = tl.where(exact, 0, step >> 2)
     return bar
 
 

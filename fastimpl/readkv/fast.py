@@ -13,10 +13,9 @@ from fastimpl.readkv.lanes import logits_by_lanes, mix_by_lanes, weigh_by_lanes
 from fastimpl.readkv.chain import Policy, ReadChain
 from fastimpl.readkv.slots import PARTS, prefix_tables, slot_capacity, slot_tables, slots_kernel
 from fastimpl.readkv.threshold import STATE
-from fastimpl.readkv.tree import LEVELS, lloyd_tree
 
-CHUNKS = (256, 512, 768, 1024, 1536, 2048, 3072, 4096)
-"""Tokens of a program of the value pass; a list's entry has 12 bits for a token."""
+CHUNKS = (128, 256, 512, 768, 1024, 1536, 2048)
+"""Tokens of a program of the value pass."""
 
 REGISTERS = 128
 """Per thread of both passes: 16 warps to a multiprocessor."""
@@ -55,15 +54,12 @@ class FastChain(ReadChain):
         self.slot_weights = make(rows, self.slots * 8, kind=torch.float16)
         self.slot_counts = make(rows, 8, kind=torch.int32)
         self.slot_sums = make(rows, PARTS, 8, kind=torch.float32)
-        self.lists = make(rows, self.splits, 4, self.chunk + 16, kind=torch.int16)
+        self.lists = make(rows, self.splits, 5, self.chunk + 16, kind=torch.int32)
         self.tables, self.prefixes = slot_tables(device), prefix_tables(device)
         # the slots of depths 3 and 4, each coefficient twice in a word
         order = [0, 1, 2, 8, 3, 9, 10, 11]  # s0, s1, s2, s012, s3, s013, s023, s123 in the order of `slots.py`
         pairs = self.tables.coefficients[:, order].to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
         self.coefficients = pairs.view(torch.int32)[..., 0].contiguous()
-        _, centroids, _ = lloyd_tree(LEVELS)
-        one, two = centroids[1], centroids[2]
-        self.factors = (float(one[1]), float(two[2] + two[3]) / 2.0, float(two[3] - two[2]) / 2.0)
 
     def parts_of_values(self) -> int:
         """Programs per row of the value pass."""
@@ -93,7 +89,7 @@ class FastChain(ReadChain):
             self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins, cache.lengths,
             cache.heads, cache.capacity, self.importance.shape[1], self.tiles, self.rows_per_pool,
             self.allocation.cost, self.queries.shape[2], ITEMS=items, STEPS=steps,
-            STEP=min(padded(self.tiles, 1), 128), PAIRED=self.policy.paired, THREADS=128, num_warps=4, **self.launch,
+            STEP=min(padded(self.tiles, 1), 512), PAIRED=self.policy.paired, THREADS=128, num_warps=4, **self.launch,
         )  # fmt: skip
 
     def read_values(self) -> None:
@@ -103,6 +99,6 @@ class FastChain(ReadChain):
             cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
             self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.lists, self.mixes, H,
             cache.capacity, self.importance.shape[1], self.rows_per_pool, policy.minimum, int(policy.paired),
-            self.splits, self.chunk, G, *self.factors, W=cache.stored_depth, D=d, LEVELS=cache.stored_depth,
-            W_PAD=padded(cache.stored_depth, 2), STATE=STATE, num_warps=1, maxnreg=REGISTERS, **self.launch,
+            self.splits, self.chunk, G, W=cache.stored_depth, D=d, STATE=STATE, num_warps=1, maxnreg=REGISTERS,
+            **self.launch,
         )  # fmt: skip

@@ -9,8 +9,7 @@ texts. d 64 or 128.
     mix_by_lanes      grid (parts, rows), 1 warp    every parts-th run of 32 tokens, ``chunk`` tokens at most
         importance --bar--> depths --sorted by class--> list of tokens --planes, products--> mix [8, d]
 
-Classes of tokens: depth 5 to 8 (whole codes and a table), 4 (8 slots), 3 (4 slots), 1 and 2 (2 slots); depth 0 costs
-nothing. Weights are float16 times 4096. Sums go over the list in the order of the tokens, so results do not depend on
+Classes of tokens: depth 5 to 8 (whole codes and a table), 4, 3, 2, 1 (8, 4, 2, 1 slots); depth 0 costs nothing. Weights are float16 times 4096. Sums go over the list in the order of the tokens, so results do not depend on
 how programs are scheduled. Bytes: 32 per pair of planes and token, 16 per token for its logits.
 """
 
@@ -21,7 +20,7 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv import lanes_ptx as ptx
-from fastimpl.readkv.threshold import BAR, BINS, CUT, REST, bin_of, item_cost, row_items, steps_at
+from fastimpl.readkv.threshold import BAR, BINS, CUT, REST, bin_of, item_cost, row_items
 from fastimpl.readkv.weigh import log_mass_of_tiles
 
 BITS, BITS_OPERANDS = tl.constexpr(ptx.bits_text(False)), tl.constexpr(ptx.bits_constraints(False))
@@ -55,6 +54,11 @@ WAITS = tl.constexpr([f"cp.async.wait_group {n}; bar.warp.sync 0xffffffff; mov.b
 STORE_FOUR = tl.constexpr(
     "{.reg .pred p; setp.ne.u32 p, $6, 0; @p st.global.v4.f32 [$1], {$2,$3,$4,$5}; mov.b32 $0, 0;}"
 )
+PLACES, PLACES_OPERANDS = tl.constexpr(ptx.places_text(5)), tl.constexpr(",".join(["=&r"] * 6 + ["r"] * 6))
+PLACES_TYPES = tl.constexpr([tl.int32] * 6)
+TOKEN_BITS, DEPTH_SHIFT = tl.constexpr((1 << 27) - 1), tl.constexpr(27)
+"""A list's entry: a token, and its depth above."""
+
 FARTHEST = tl.constexpr(60000.0)
 """Logits are kept within float16."""
 
@@ -243,50 +247,38 @@ def logits_by_lanes(
 
 
 @triton.jit
-def four_entries(lists, first, quad):
-    """A lane's four list entries of 16, int32: number of the token in the program's chunk, and its depth << 12."""
-    pair = tl.load((lists + first + quad * 4).to(tl.pointer_type(tl.int64)))
-    low, high = pair.to(tl.int32), (pair >> 32).to(tl.int32)
-    return low & 0xFFFF, (low >> 16) & 0xFFFF, high & 0xFFFF, (high >> 16) & 0xFFFF
-
-
-@triton.jit
-def token_of(entry, part, parts):
-    """The token that a list entry names: runs of 32 tokens go round the programs."""
-    number = entry & 4095
-    return ((number >> 5) * parts + part) * 32 + (number & 31)
-
-
-@triton.jit
 def item_loads(
-    lists, first, count, base, planes, logits, pair_stride, part, parts, lane, CLASS: tl.constexpr, W: tl.constexpr,
-    WORDS: tl.constexpr,
-):  # fmt: skip
-    """Start the loads of a lane's four tokens: words of each pair of planes that the class may need, logits, entries."""
+    lists, first, planes, logits, pair_stride, lane, DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr
+):
+    """Start the loads of a lane's four tokens: list entries, logits, words of each pair of planes that are read.
+
+    DEPTH 5 stands for 5 and more. A list ends in entries of depth 0, whose logit is -inf.
+    """
     quad, group = lane & 3, lane >> 2
-    entries = four_entries(lists, first, quad)
+    at = (lists + first + quad * 4).to(tl.int64)
+    entries = tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at], dtype=FOUR, is_pure=False, pack=1)
     found = ()
-    PAIRS: tl.constexpr = ((W + 1) // 2 if CLASS == 0 else 2) if CLASS < 3 else 1
+    PAIRS: tl.constexpr = (W + 1) // 2 if DEPTH == 5 else (DEPTH + 1) // 2
     for k in tl.static_range(4):
-        token = tl.where(first + quad * 4 + k < count, token_of(entries[k], part, parts), 0)
-        logit = tl.load(logits + token.to(tl.int64) * 8 + group, mask=first + quad * 4 + k < count, other=0.0)
+        token, depth = entries[k] & TOKEN_BITS, entries[k] >> DEPTH_SHIFT
+        logit = tl.load(logits + token.to(tl.int64) * 8 + group, mask=depth > 0, other=float("-inf"))
         found = found + (logit.to(tl.float32), entries[k])  # noqa: RUF005
-        depth = tl.where(first + quad * 4 + k < count, entries[k] >> 12, 0)
         for pair in tl.static_range(PAIRS):
-            word = tl.load(planes + pair * pair_stride + token.to(tl.int64) * WORDS + group,
-                           mask=(2 * pair < depth) & (group < WORDS), other=0)  # fmt: skip
+            at_word = planes + pair * pair_stride + token.to(tl.int64) * WORDS + group
+            if WORDS == 8 and (DEPTH < 5 or pair < 3):
+                word = tl.load(at_word)
+            else:
+                word = tl.load(at_word, mask=(2 * pair < depth) & (group < WORDS), other=0)
             found = found + (word,)  # noqa: RUF005
     return found
 
 
 @triton.jit
-def item_weights(found, first, count, lse, live, quad, PAIRS: tl.constexpr):
-    """A lane's four weights times 4096; 0 beyond the list and for columns that are no query head."""
-    weights = ()
-    for k in tl.static_range(4):
-        weight = tl.exp2(found[(2 + PAIRS) * k] - lse + 12.0)
-        weights = weights + (tl.where(live & (first + quad * 4 + k < count), weight, 0.0),)  # noqa: RUF005
-    return weights
+def item_weights(found, shifted_lse, PAIRS: tl.constexpr):
+    """A lane's four weights times 4096 as two words of float16."""
+    a, b = tl.exp2(found[0] - shifted_lse), tl.exp2(found[2 + PAIRS] - shifted_lse)
+    c, d = tl.exp2(found[4 + 2 * PAIRS] - shifted_lse), tl.exp2(found[6 + 3 * PAIRS] - shifted_lse)
+    return pack_half(a, b), pack_half(c, d)
 
 
 @triton.jit
@@ -300,7 +292,7 @@ def plane_words(found, plane, PAIRS: tl.constexpr):
 
 
 @triton.jit
-def add_whole_codes(found, weights, tables, sums, W: tl.constexpr):
+def add_whole_codes(found, w0, w1, tables, sums, W: tl.constexpr):
     """32 sums after 16 tokens of depth 5 to 8."""
     PAIRS: tl.constexpr = (W + 1) // 2
     first, second = (), ()
@@ -313,77 +305,115 @@ def add_whole_codes(found, weights, tables, sums, W: tl.constexpr):
         second = second + (x1,)  # noqa: RUF005
     own = ()
     for k in tl.static_range(4):
-        depth = tl.maximum(found[(2 + PAIRS) * k + 1] >> 12, 5)
+        depth = tl.maximum(found[(2 + PAIRS) * k + 1] >> DEPTH_SHIFT, 5)
         own = own + (tables + (tl.minimum(depth, 8) - 5) * 512,)  # noqa: RUF005
-    w = (pack_half(weights[0], weights[1]), pack_half(weights[2], weights[3]))
-    return tl.inline_asm_elementwise(TABLE, TABLE_OPERANDS, first + second + own + w + sums, dtype=SUMS, is_pure=True,
-                                     pack=1)  # fmt: skip
+    return tl.inline_asm_elementwise(TABLE, TABLE_OPERANDS, first + second + own + (w0, w1) + sums, dtype=SUMS,
+                                     is_pure=True, pack=1)  # fmt: skip
 
 
 @triton.jit
-def add_slots_of(found, weights, coefficients, sums, DEPTH: tl.constexpr):
-    """36 sums after 16 tokens of depth 3 or 4: 4 or 8 slots each."""
-    w0, w1 = pack_half(weights[0], weights[1]), pack_half(weights[2], weights[3])
-    a0, a1 = plane_words(found, 0, 2)
-    b0, b1 = plane_words(found, 1, 2)
-    c0, c1 = plane_words(found, 2, 2)
-    slots0, slots1 = (a0, b0, c0, a0 ^ b0 ^ c0), (a1, b1, c1, a1 ^ b1 ^ c1)
+def slots_of(found, DEPTH: tl.constexpr):
+    """Words of the slots of tokens of one depth, 1 to 4: its planes, then products of three of them."""
+    PAIRS: tl.constexpr = (DEPTH + 1) // 2
+    a0, a1 = plane_words(found, 0, PAIRS)
+    slots0, slots1 = (a0,), (a1,)
+    if DEPTH >= 2:
+        b0, b1 = plane_words(found, 1, PAIRS)
+        slots0, slots1 = (a0, b0), (a1, b1)
+    if DEPTH >= 3:
+        c0, c1 = plane_words(found, 2, PAIRS)
+        slots0, slots1 = (a0, b0, c0, a0 ^ b0 ^ c0), (a1, b1, c1, a1 ^ b1 ^ c1)
     if DEPTH == 4:
-        d0, d1 = plane_words(found, 3, 2)
+        d0, d1 = plane_words(found, 3, PAIRS)
         slots0 = slots0 + (d0, a0 ^ b0 ^ d0, a0 ^ c0 ^ d0, b0 ^ c0 ^ d0)  # noqa: RUF005
         slots1 = slots1 + (d1, a1 ^ b1 ^ d1, a1 ^ c1 ^ d1, b1 ^ c1 ^ d1)  # noqa: RUF005
-    for slot in tl.static_range(4 if DEPTH == 3 else 8):
-        factor = tl.load(coefficients + DEPTH * 8 + slot)
-        sums = add_bits_and_ones(slots0[slot], slots1[slot], times_half(w0, factor), times_half(w1, factor), sums)
+    return slots0, slots1
+
+
+@triton.jit
+def add_tokens(
+    lists, count, planes, logits, coefficients, pair_stride, shifted_lse, lane, sums, DEPTH: tl.constexpr,
+    W: tl.constexpr, WORDS: tl.constexpr,
+):  # fmt: skip
+    """36 sums after the tokens of one list, all of one depth, 1 to 4."""
+    if count > 0:
+        ahead = item_loads(lists, 0, planes, logits, pair_stride, lane, DEPTH, W, WORDS)
+        for first in range(0, count, 16):
+            found = ahead
+            following = tl.minimum(first + 16, (count - 1) // 16 * 16)
+            ahead = item_loads(lists, following, planes, logits, pair_stride, lane, DEPTH, W, WORDS)
+            w0, w1 = item_weights(found, shifted_lse, (DEPTH + 1) // 2)
+            slots0, slots1 = slots_of(found, DEPTH)
+            for slot in tl.static_range(2 ** (DEPTH - 1)):
+                factor = tl.load(coefficients + DEPTH * 8 + slot)
+                sums = add_bits_and_ones(
+                    slots0[slot], slots1[slot], times_half(w0, factor), times_half(w1, factor), sums
+                )
     return sums
 
 
 @triton.jit
-def add_two_planes(found, weights, one, two_first, two_second, sums):
-    """36 sums after 16 tokens of depth 1 or 2: their first plane, and the second where the depth is 2."""
-    a0, a1 = plane_words(found, 0, 1)
-    b0, b1 = plane_words(found, 1, 1)
-    u, v = (), ()
-    for k in tl.static_range(4):
-        deep = found[3 * k + 1] >= 8192  # depth 2 or more in the entry's high bits
-        u = u + (weights[k] * tl.where(deep, two_first, one),)  # noqa: RUF005
-        v = v + (tl.where(deep, weights[k] * two_second, 0.0),)  # noqa: RUF005
-    sums = add_bits_and_ones(a0, a1, pack_half(u[0], u[1]), pack_half(u[2], u[3]), sums)
-    return add_bits_and_ones(b0, b1, pack_half(v[0], v[1]), pack_half(v[2], v[3]), sums)
+def append(depth, token, lists, counts, size):
+    """Append 32 tokens, one per lane, to the lists of their classes, in token order; the five counts after it."""
+    kind = tl.where(depth > 0, tl.maximum(5 - depth, 0), 5)
+    place, a, b, c, d, e = tl.inline_asm_elementwise(PLACES, PLACES_OPERANDS, (kind,) + counts, dtype=PLACES_TYPES,
+                                                     is_pure=True, pack=1)  # fmt: skip
+    tl.store(lists + kind * size + place, token | (depth << DEPTH_SHIFT), mask=depth > 0)
+    return (a, b, c, d, e)
 
 
 @triton.jit
-def write_lists(depth, number, lists, counts, chunk):
-    """Append tokens to the lists of their classes, in token order; counts of the four classes in 16 bits each."""
-    kind = tl.where(depth >= 5, 0, tl.where(depth == 4, 1, tl.where(depth == 3, 2, 3)))
-    shift = (kind * 16).to(tl.int64)
-    one = tl.where(depth > 0, (depth * 0 + 1).to(tl.int64) << shift, 0)
-    place = counts + tl.cumsum(one, 0) - one
-    at = kind * (chunk + 16) + ((place >> shift) & 0xFFFF).to(tl.int32)
-    tl.store(lists + at, (number | (depth << 12)).to(tl.int16), mask=depth > 0)
-    return counts + tl.sum(one, 0)
+def depths_of(value, steps, bar, cut, rest, item, inside, minimum, LEVELS: tl.constexpr):
+    """Depths of 32 tokens; 0 where there is none. The steps' gains fall, so one step equals the bar at most."""
+    before = (item < cut) | ((item == cut) & (rest > 0))
+    own = bar - (before & (bar > 0)).to(tl.int32)
+    depth = item * 0 + minimum
+    for level in tl.static_range(LEVELS):
+        depth += ((value * steps[level]).to(tl.int32, bitcast=True) > own).to(tl.int32)
+    return tl.where(inside, depth, 0)
 
 
 @triton.jit
-def depths_of_chunk(
-    importance, gains, state, depths, row, number, part, parts, length, capacity, items_capacity, rows_per_pool, minimum,
-    paired, LEVELS: tl.constexpr, W_PAD: tl.constexpr, STATE: tl.constexpr,
+def write_lists(
+    importance, gains, state, depths, lists, row, part, parts, chunk, size, length, capacity, items_capacity,
+    rows_per_pool, minimum, paired, lane, LEVELS: tl.constexpr, STATE: tl.constexpr,
 ):  # fmt: skip
-    """Depths of a program's tokens, stored and returned; 0 beyond the row's length."""
-    own = state + row // rows_per_pool * STATE
+    """Depths of a program's tokens, stored, and its lists; the counts of the five."""
+    pool = state + row // rows_per_pool * STATE
     bar, cut, rest = (
-        tl.load(own + BAR).to(tl.int32),
-        tl.load(own + CUT).to(tl.int32),
-        tl.load(own + REST).to(tl.int32),
+        tl.load(pool + BAR).to(tl.int32),
+        tl.load(pool + CUT).to(tl.int32),
+        tl.load(pool + REST).to(tl.int32),
     )
-    token = token_of(number, part, parts)
-    inside = token < length
-    item, items = token >> paired, (length + paired) >> paired
-    value = tl.load(importance + row * items_capacity + item, mask=inside, other=0.0)
-    place = (row % rows_per_pool).to(tl.int32) * items + item
-    depth = tl.where(inside, minimum + steps_at(value, gains, bar, cut, rest, place, minimum, LEVELS, W_PAD), 0)
-    tl.store(depths + row * capacity + token, depth.to(tl.int8), mask=inside)
-    return depth
+    base = (row % rows_per_pool).to(tl.int32) * ((length + paired) >> paired)
+    counts = (lane * 0, lane * 0, lane * 0, lane * 0, lane * 0)
+    steps = ()
+    for level in tl.static_range(LEVELS):
+        steps = steps + (tl.load(gains + minimum + level, mask=minimum + level < LEVELS, other=0.0),)  # noqa: RUF005
+    for first in range(0, chunk, 128):
+        values = ()
+        for run in tl.static_range(4):  # runs of 32 tokens go round the programs
+            token = ((first // 32 + run) * parts + part) * 32 + lane
+            at = importance + row * items_capacity + (token >> paired)
+            values = values + (tl.load(at, mask=token < length, other=0.0),)  # noqa: RUF005
+        for run in tl.static_range(4):
+            token = ((first // 32 + run) * parts + part) * 32 + lane
+            depth = depths_of(
+                values[run], steps, bar, cut, rest, base + (token >> paired), token < length, minimum, LEVELS
+            )
+            tl.store(depths + row * capacity + token, depth.to(tl.int8), mask=token < length)
+            counts = append(depth, token, lists, counts, size)
+    end = lane * 0
+    for kind in tl.static_range(5):  # a list is read 16 entries at a time
+        tl.store(lists + kind * size + counts[kind] + lane, end, mask=lane < 16)
+    tl.debug_barrier()  # the lists are read by other threads than wrote them
+    return (
+        tl.max(counts[0], 0),
+        tl.max(counts[1], 0),
+        tl.max(counts[2], 0),
+        tl.max(counts[3], 0),
+        tl.max(counts[4], 0),
+    )
 
 
 @triton.jit(
@@ -401,8 +431,8 @@ def depths_of_chunk(
 )
 def mix_by_lanes(
     planes, logits, lses, importance, gains, state, coefficients, prefix_tables, lengths, depths, lists, mixes, heads,
-    capacity, items_capacity, rows_per_pool, minimum, paired, parts, chunk, group_size, one, two_first, two_second,
-    W: tl.constexpr, D: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr, STATE: tl.constexpr, DEPENDENT: tl.constexpr,
+    capacity, items_capacity, rows_per_pool, minimum, paired, parts, chunk, group_size,
+    W: tl.constexpr, D: tl.constexpr, STATE: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Depths of a program's tokens, and its mix [8, d]."""
     follow(DEPENDENT)
@@ -411,72 +441,41 @@ def mix_by_lanes(
     group, quad = lane >> 2, lane & 3
     length = tl.load(lengths + row // heads)
     WORDS: tl.constexpr = D // 16
-    lists = lists + (row * parts + part) * (4 * (chunk + 16))
-    counts = tl.zeros([1], tl.int64)
-    for first in range(0, chunk, 256):
-        number = first + tl.arange(0, 256)
-        depth = depths_of_chunk(importance, gains, state, depths, row, number, part, parts, length, capacity,
-                                items_capacity, rows_per_pool, minimum, paired, LEVELS, W_PAD, STATE)  # fmt: skip
-        counts = write_lists(depth, number, lists, counts, chunk)
-    tl.debug_barrier()  # the lists are read by other threads than wrote them
-    total = tl.sum(counts, 0)
-    n0, n1 = (total & 0xFFFF).to(tl.int32), ((total >> 16) & 0xFFFF).to(tl.int32)
-    n2, n3 = ((total >> 32) & 0xFFFF).to(tl.int32), ((total >> 48) & 0xFFFF).to(tl.int32)
-    s1, s2, s3 = chunk + 16, 2 * (chunk + 16), 3 * (chunk + 16)
+    size = chunk + 16
+    lists = lists + (row * parts + part) * (5 * size)
+    n5, n4, n3, n2, n1 = write_lists(importance, gains, state, depths, lists, row, part, parts, chunk, size, length,
+                                     capacity, items_capacity, rows_per_pool, minimum, paired, lane, W, STATE)  # fmt: skip
     own, row_logits = planes + row * ((W + 1) // 2) * capacity * WORDS, logits + row * capacity * 8
     pair_stride = capacity.to(tl.int64) * WORDS
-    lse = tl.load(lses + row * 8 + group)
-    live = group < group_size
-    sums = zero_sums(lane.to(tl.float32) * 0.0, 32)
+    lse = tl.where(group < group_size, tl.load(lses + row * 8 + group) - 12.0, 1e30)  # no query head, no weight
+    zero = lane.to(tl.float32) * 0.0
+    sums = zero_sums(zero, 32)
     if W >= 5:
-        if n0 > 0:
+        if n5 > 0:
             tables = tl.inline_asm_elementwise(FILL, "=&r,l", [prefix_tables.to(tl.int64) + lane * 0], dtype=tl.int32,
                                                is_pure=False, pack=1)  # fmt: skip
-            ahead = item_loads(lists, 0, n0, own, own, row_logits, pair_stride, part, parts, lane, 0, W, WORDS)
-            for first in range(0, n0, 16):
+            ahead = item_loads(lists, 0, own, row_logits, pair_stride, lane, 5, W, WORDS)
+            for first in range(0, n5, 16):
                 found = ahead
-                following = tl.minimum(first + 16, (n0 - 1) // 16 * 16)
-                ahead = item_loads(
-                    lists, following, n0, own, own, row_logits, pair_stride, part, parts, lane, 0, W, WORDS
-                )
-                weights = item_weights(found, first, n0, lse, live, quad, (W + 1) // 2)
-                sums = add_whole_codes(found, weights, tables, sums, W)
+                following = tl.minimum(first + 16, (n5 - 1) // 16 * 16)
+                ahead = item_loads(lists, following, own, row_logits, pair_stride, lane, 5, W, WORDS)
+                w0, w1 = item_weights(found, lse, (W + 1) // 2)
+                sums = add_whole_codes(found, w0, w1, tables, sums, W)
     raw = ()
     for i in tl.static_range(32):
         raw = raw + (sums[i] * FIRST[i],)  # noqa: RUF005
-    sums = raw + zero_sums(lane.to(tl.float32) * 0.0, 4)
+    sums = raw + zero_sums(zero, 4)
     if W >= 4:
-        if n1 > 0:
-            ahead = item_loads(lists + s1, 0, n1, own, own, row_logits, pair_stride, part, parts, lane, 1, W, WORDS)
-            for first in range(0, n1, 16):
-                found = ahead
-                following = tl.minimum(first + 16, (n1 - 1) // 16 * 16)
-                ahead = item_loads(
-                    lists + s1, following, n1, own, own, row_logits, pair_stride, part, parts, lane, 1, W, WORDS
-                )
-                weights = item_weights(found, first, n1, lse, live, quad, 2)
-                sums = add_slots_of(found, weights, coefficients, sums, 4)
+        sums = add_tokens(lists + size, n4, own, row_logits, coefficients, pair_stride, lse, lane, sums, 4, W, WORDS)
     if W >= 3:
-        if n2 > 0:
-            ahead = item_loads(lists + s2, 0, n2, own, own, row_logits, pair_stride, part, parts, lane, 2, W, WORDS)
-            for first in range(0, n2, 16):
-                found = ahead
-                following = tl.minimum(first + 16, (n2 - 1) // 16 * 16)
-                ahead = item_loads(
-                    lists + s2, following, n2, own, own, row_logits, pair_stride, part, parts, lane, 2, W, WORDS
-                )
-                weights = item_weights(found, first, n2, lse, live, quad, 2)
-                sums = add_slots_of(found, weights, coefficients, sums, 3)
-    if n3 > 0:
-        ahead = item_loads(lists + s3, 0, n3, own, own, row_logits, pair_stride, part, parts, lane, 3, W, WORDS)
-        for first in range(0, n3, 16):
-            found = ahead
-            following = tl.minimum(first + 16, (n3 - 1) // 16 * 16)
-            ahead = item_loads(
-                lists + s3, following, n3, own, own, row_logits, pair_stride, part, parts, lane, 3, W, WORDS
-            )
-            weights = item_weights(found, first, n3, lse, live, quad, 1)
-            sums = add_two_planes(found, weights, one, two_first, two_second, sums)
+        sums = add_tokens(
+            lists + 2 * size, n3, own, row_logits, coefficients, pair_stride, lse, lane, sums, 3, W, WORDS
+        )
+    if W >= 2:
+        sums = add_tokens(
+            lists + 3 * size, n2, own, row_logits, coefficients, pair_stride, lse, lane, sums, 2, W, WORDS
+        )
+    sums = add_tokens(lists + 4 * size, n1, own, row_logits, coefficients, pair_stride, lse, lane, sums, 1, W, WORDS)
     store_mix(sums, mixes + (row * parts + part) * 8 * D, group, quad, D)
 
 

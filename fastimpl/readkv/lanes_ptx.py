@@ -127,3 +127,18 @@ def fill_text() -> str:
         four = "{x0,x1,x2,x3}"
         lines.append(f"ld.global.v4.b32 {four}, [p+{512 * i}]; st.shared.v4.b32 [o+{512 * i}], {four};")
     return "\n".join([*lines, "bar.warp.sync 0xffffffff;}"])
+
+
+def places_text(kinds: int) -> str:
+    """Where each lane's item goes in the list of its kind, and how long every list is then.
+
+    Outputs: the place, then ``kinds`` lengths; inputs: the kind (``kinds`` or more: none), then the lengths before.
+    """
+    lines = ["{.reg .pred p; .reg .b32 mine,lower,m,n; mov.u32 lower, %lanemask_lt; mov.b32 mine, 0; mov.b32 $0, 0;"]
+    for k in range(kinds):
+        before, after = f"${kinds + 2 + k}", f"${1 + k}"
+        lines.append(
+            f"setp.eq.s32 p, ${kinds + 1}, {k}; vote.sync.ballot.b32 m, p, 0xffffffff; @p mov.b32 mine, m;"
+            f"@p mov.b32 $0, {before}; popc.b32 n, m; add.s32 {after}, {before}, n;"
+        )
+    return "\n".join([*lines, "and.b32 mine, mine, lower; popc.b32 n, mine; add.s32 $0, $0, n;", "}"])

@@ -90,7 +90,7 @@ def bracket_kernel(
     """Bracket [low, high) of a pool's bar from its bins; low = 0: everything fits."""
     follow(DEPENDENT)
     pool, j = tl.program_id(0).to(tl.int64), tl.arange(0, BINS)
-    count = tl.load(bins + pool * BINS + j).to(tl.int64)
+    count = tl.load(bins + pool * BINS + j)
     total = tl.sum(count, 0)
     own = suffixes + pool * BINS
     tl.store(own + j, total - tl.cumsum(count, 0) + count)  # of bins j and higher
@@ -98,7 +98,7 @@ def bracket_kernel(
     left = tl.load(lefts + pool)
     edge_bits = (j + FIRST_BIN) << SHIFT
     edge = edge_bits.to(tl.float32, bitcast=True)
-    surely, perhaps = tl.zeros([BINS], tl.int64), tl.zeros([BINS], tl.int64)
+    surely, perhaps = tl.zeros([BINS], tl.int32), tl.zeros([BINS], tl.int32)
     for level in range(minimum, LEVELS):
         gain = tl.load(gains + level)
         needed = edge / tl.maximum(gain, 1e-30)
@@ -110,7 +110,7 @@ def bracket_kernel(
         perhaps += tl.load(own + within, mask=some, other=0)
     low = tl.max(tl.where(surely > left, edge_bits, 1), 0)
     high = tl.min(tl.where(perhaps <= left, edge_bits, INFINITY), 0)
-    low = tl.where(left >= total * (LEVELS - minimum), 0, low)
+    low = tl.where(left >= total.to(tl.int64) * (LEVELS - minimum), 0, low)
     tl.store(state + pool * STATE + LOW, low.to(tl.int64))
     tl.store(state + pool * STATE + HIGH, high.to(tl.int64))
 
@@ -266,6 +266,9 @@ def resolve_kernel(
             bar, cut, rest = search(listed_keys, listed_items, importance, gains, base, row, stride, all_items, items,
                                     all_items, low, high, left, minimum, cost, last_cost, True, LEVELS, W_PAD,
                                     SEARCH_WIDE)  # fmt: skip
+        elif count <= SEARCH // 8:
+            bar, cut, rest = search_list(listed_keys + base, listed_items + base, count, items, low, left, cost,
+                                         last_cost, SEARCH // 8)  # fmt: skip
         elif count <= SEARCH:
             bar, cut, rest = search_list(listed_keys + base, listed_items + base, count, items, low, left, cost,
                                          last_cost, SEARCH)  # fmt: skip
@@ -344,7 +347,7 @@ class Allocation:
         self.close = any(b > 0 and a < 1.2 * b for a, b in itertools.pairwise(steps))
         device, self.capacity = importance.device, rows_per_pool * items
         self.bins = torch.zeros((self.pools, BINS.value), dtype=torch.int32, device=device)
-        self.suffixes = torch.empty((self.pools, BINS.value), dtype=torch.int64, device=device)
+        self.suffixes = torch.empty((self.pools, BINS.value), dtype=torch.int32, device=device)
         self.state = torch.zeros((self.pools, STATE), dtype=torch.int64, device=device)
         self.listed = torch.empty((2, self.pools, self.capacity), dtype=torch.int32, device=device)
         self.shape = {"LEVELS": len(gains), "W_PAD": padded(len(gains) - minimum, 2)}
@@ -372,7 +375,7 @@ class Allocation:
         items, dependent = self.importance.shape[1], dependent_launch(self.importance.device)
         bracket_kernel[(self.pools,)](
             self.bins, self.suffixes, self.lefts, self.gains, self.state, self.minimum, LEVELS=len(self.gains),
-            STATE=STATE, num_warps=8, **dependent,
+            STATE=STATE, num_warps=16, **dependent,
         )  # fmt: skip
         collect_kernel[self.grid](
             self.importance, self.gains, self._lengths, self.state, self.listed[0], self.listed[1], items, items,
