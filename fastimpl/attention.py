@@ -29,7 +29,7 @@ from fastimpl.device import LN2, LOG2E, dependent_launch, finite_or_zero, follow
 from fastimpl.paging import Cache, contiguous_cache, paged_cache
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length_of_all", "kept", "heads", "splits"])
 def split_attention_kernel(
     queries, keys, values, block_table, tokens, pages, outputs, lses,
     stride_qn, stride_qh, stride_qg, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh,
@@ -62,7 +62,7 @@ def split_attention_kernel(
     store_state(outputs, lses, (row.to(tl.int64) * splits + split) * G, largest, total, state, G, G_PAD, D, D_PAD)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits"])
 def merge_kernel(
     outputs, lses, output, lse,
     stride_or, stride_os, stride_og, stride_lr, stride_ls, stride_lg, splits,

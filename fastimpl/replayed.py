@@ -33,6 +33,7 @@ class Captured:
     """A step captured in a CUDA graph, and the buffers that it writes."""
 
     def __init__(self, step: Callable[[], Results]) -> None:
+        self.step = step  # its workspaces live as long as the graph
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):

@@ -21,21 +21,23 @@ from fastimpl.attend_run import attend_run, run_of, store_state
 from fastimpl.attention import default_splits, merge
 from fastimpl.device import LOG2E, dependent_launch, follow, padded
 from fastimpl.locks.score import load_queries
-from fastimpl.locks.select import ABSENT, PageSelection, bar_of_block, load_keys
+from fastimpl.locks.select import ABSENT, PageSelection, bar_of_block, load_keys, ptx_of, put_keys
+from fastimpl.locks.select_ptx import Choice
 from fastimpl.paging import Cache
 
 MOST_ITEMS = 4096
 """Items that a program selects among: survivors, or pages straight from their scores (`MOST_PAGES`)."""
 
-MOST_PAGES = 2048
+MOST_PAGES = 1024
 
 
 @triton.jit
-def write_run(pages, blocks, table, key, page, bar, kept, first, last, beyond, TABLE: tl.constexpr):
+def write_run(pages, blocks, table, key, page, kept, first, last, beyond, TABLE: tl.constexpr):
     """Write places first .. last - 1 of the list of kept pages (-1 from where it ends) and of their blocks."""
+    bar = bar_of_block(key, kept, False)
+    room = kept - tl.sum(((key > bar) & (key > ABSENT)).to(tl.int32), 0)
     more = ((key > bar) & (key > ABSENT)).to(tl.int32)
     same = ((key == bar) & (key > ABSENT)).to(tl.int32)
-    room = kept - tl.sum(more, 0)
     both = tl.cumsum((more << 16) + same, 0)  # a block has fewer than 2^15 items
     earlier = both & 0xFFFF
     place = (both >> 16) + tl.minimum(earlier, room) - 1
@@ -47,14 +49,15 @@ def write_run(pages, blocks, table, key, page, bar, kept, first, last, beyond, T
     tl.store(pages + beyond, beyond * 0 - 1, mask=(beyond >= written) & (beyond >= first) & (beyond < last))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length_of_all", "stride_in", "items_of_all", "kept", "heads", "splits", "tiles"])
 def select_attend_kernel(
-    values, ids, largests, totals, queries, keys, value_cache, block_table, tokens, pages, blocks, outputs, lses,
+    values, ids, largests, totals, scratch, queries, keys, value_cache, block_table, tokens, pages, blocks, outputs, lses,
     stride_qn, stride_qh, stride_qg, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, stride_table,
     length_of_all, stride_in, items_of_all, kept, heads, splits, tiles, scale_log2,
     ITEMS: tl.constexpr, SOURCE: tl.constexpr, STEP: tl.constexpr, G: tl.constexpr, G_ROWS: tl.constexpr,
     G_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr,
-    KEPT: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr, STAGES: tl.constexpr, DEPENDENT: tl.constexpr,
+    KEPT: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr, STAGES: tl.constexpr, WARPS: tl.constexpr,
+    TEXT: tl.constexpr, OPERANDS: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Pages of a row, and the state of one run of their tokens."""
     follow(DEPENDENT)
@@ -63,17 +66,35 @@ def select_attend_kernel(
     length = length_of_all
     if LENGTHS:
         length = tl.load(tokens + n).to(tl.int32)
-    count = items_of_all
-    if SOURCE == 1:
-        count = tl.cdiv(length, PAGE)
-    key, page = load_keys(values, ids, largests, totals, row, stride_in, tl.arange(0, ITEMS), count, 0,
-                          tl.cdiv(length, PAGE), tiles, G, G_ROWS, SOURCE, STEP)  # fmt: skip
-    query = load_queries(queries + n * stride_qn + head * stride_qh, G, G_PAD, D, D_PAD, 0, 1, stride_qg)
     start, stop = run_of(split, splits, kept * PAGE, BLOCK)
+    first, last = start // PAGE, tl.cdiv(stop, PAGE)
+    base = row.to(tl.int64) * stride_in
     own_pages, own_blocks = pages + row.to(tl.int64) * kept, blocks + row.to(tl.int64) * kept
     table = block_table + n * stride_table
-    write_run(own_pages, own_blocks, table, key, page, bar_of_block(key, kept, False), kept, start // PAGE,
-              tl.cdiv(stop, PAGE), tl.arange(0, KEPT), TABLE)  # fmt: skip
+    count = items_of_all
+    own_keys = values + base
+    if SOURCE == 1:
+        count = tl.cdiv(length, PAGE)
+    if (TEXT == "") | (SOURCE == 1):
+        item = tl.arange(0, ITEMS)
+        key, page = load_keys(values, ids, largests, totals, row, stride_in, item, count, 0, tl.cdiv(length, PAGE), tiles,
+                              G, G_ROWS, SOURCE, STEP)  # fmt: skip
+        if TEXT == "":
+            write_run(own_pages, own_blocks, table, key, page, kept, first, last, tl.arange(0, KEPT), TABLE)
+        else:
+            own_keys = scratch + base
+            put_keys(own_keys, page, key, item < count)
+    query = load_queries(queries + n * stride_qn + head * stride_qh, G, G_PAD, D, D_PAD, 0, 1, stride_qg)
+    if TEXT != "":
+        zero = tl.arange(0, 32 * WARPS) * 0
+        wide = zero.to(tl.int64)
+        sources = (wide + (ids + base).to(tl.int64), wide + table.to(tl.int64))
+        targets = (wide + own_pages.to(tl.int64), wide + own_blocks.to(tl.int64), zero + first, zero + last)
+        tl.inline_asm_elementwise(
+            TEXT, OPERANDS,
+            (wide + own_keys.to(tl.int64), zero + count, zero + kept) + sources + targets,  # noqa: RUF005
+            dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
     tl.debug_barrier()  # what other threads of this program wrote is read below
     largest, total, state = attend_run(
         query, keys, value_cache, own_blocks, own_pages, start, stop, length, head,
@@ -90,19 +111,28 @@ class SelectedAttention:
         queries: [N, H, G, d]. cache: where keys and values lie.
         selection: the pages' selection; its last pass is done here where that is possible.
         scale: factor on the logits.
+        splits: runs that the kept tokens are cut into; None chooses.
     """
 
-    def __init__(self, queries: torch.Tensor, cache: Cache, selection: PageSelection, scale: float) -> None:
+    def __init__(
+        self, queries: torch.Tensor, cache: Cache, selection: PageSelection, scale: float, splits: int | None = None
+    ) -> None:
         N, H, G, d = queries.shape
         device = queries.device
         self.queries, self.cache, self.selection, self.scale = queries, cache, selection, scale
         self.block = 32 if queries.dtype == torch.float32 or d > 128 else 64
-        self.splits = default_splits(selection.kept * cache.page_size, N * H, device, self.block)
+        self.splits = splits or default_splits(selection.kept * cache.page_size, N * H, device, self.block)
         self.output = torch.empty((N, H, G, d), dtype=queries.dtype, device=device)
         self.lse = torch.empty((N, H, G), dtype=torch.float32, device=device)
         self.blocks = torch.empty_like(selection.pages)
         self.parts = torch.empty((N * H, self.splits, G, d), dtype=torch.float32, device=device)
         self.masses = torch.empty((N * H, self.splits, G), dtype=torch.float32, device=device)
+
+    def choice(self, source: int, items: int) -> Choice | None:
+        """The PTX of the last pass, where that branch is taken."""
+        table = self.cache.block_table
+        table_bytes = 0 if table is None else table.element_size()
+        return Choice(padded(items), 4, True, source == 1, table_bytes) if self.selection.ptx else None
 
     def run(self) -> dict[str, torch.Tensor]:
         """Launch: one kernel and the merge. The first pass of the selection must have run."""
@@ -113,12 +143,13 @@ class SelectedAttention:
         largests, totals = selection.masses or (values, values)
         tiles = largests.shape[1] if selection.masses else 0
         select_attend_kernel[(self.splits, N * H)](
-            values, ids, largests, totals, queries, cache.keys, cache.values, table, tokens, selection.pages,
+            values, ids, largests, totals, selection.scratch, queries, cache.keys, cache.values, table, tokens, selection.pages,
             self.blocks, self.parts, self.masses, *queries.stride()[:3], *cache.key_strides, *cache.value_strides,
             stride_table, length, stride_in, items, selection.kept, H, self.splits, tiles, self.scale * LOG2E.value,
-            ITEMS=padded(items), SOURCE=source, STEP=min(padded(tiles, 1), 128), G=G, G_ROWS=padded(G, 1),
+            ITEMS=padded(items), SOURCE=source, STEP=min(padded(tiles, 1), 256), G=G, G_ROWS=padded(G, 1),
             G_PAD=padded(G), D=d, D_PAD=padded(d), PAGE=cache.page_size, BLOCK=self.block,
-            KEPT=padded(selection.kept), STAGES=3 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
+            KEPT=padded(selection.kept), STAGES=5 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
+            **ptx_of(self.choice(source, items), 4),
             **cache.switches, **dependent_launch(queries.device),
         )  # fmt: skip
         merge(self.parts, self.masses, self.output, self.lse)

@@ -41,12 +41,12 @@ class LocksChain:
     Args:
         queries: [N, H, G, d], rewritten between runs. cache: keys and values by block.
         summary: records [H, blocks, bytes] with their layout, or a dict of float32 summaries by block.
-        kept: pages per KV head.
+        kept: pages per KV head. splits: runs that the kept tokens are cut into; None chooses.
     """
 
     def __init__(
         self, queries: torch.Tensor, cache: Cache, summary: torch.Tensor | dict[str, torch.Tensor],
-        layout: Layout | None, kept: int, scale: float,
+        layout: Layout | None, kept: int, scale: float, splits: int | None = None,
     ) -> None:  # fmt: skip
         N, H, G, _ = queries.shape
         tokens = cache.tokens if isinstance(cache.tokens, torch.Tensor) else None
@@ -65,7 +65,7 @@ class LocksChain:
                 queries, cache, self.selection, scale
             )
         else:
-            self.attention = SplitAttention(queries, cache, self.selection.pages, scale)
+            self.attention = SplitAttention(queries, cache, self.selection.pages, scale, splits)
 
     def run(self) -> dict[str, torch.Tensor]:
         """Launch the chain: ``output`` [N, H, G, d] and ``pages`` [N, H, kept] in the chain's own buffers."""

@@ -25,15 +25,24 @@ def pack_two(low, high):
 
 
 @triton.jit
-def lane_queries(queries, head, quad, live, stride_qg):
-    """A lane's 32 channels of its head's query as 16 words of float16 pairs, their sum over the head, their unit.
+def read_queries(queries, head, quad, live, stride_qg):
+    """A lane's 32 channels of its head's query, as they are."""
+    values = ()
+    for c in tl.static_range(32):
+        values = values + (tl.load(queries + head * stride_qg + quad * 32 + c, mask=live, other=0.0),)  # noqa: RUF005
+    return values
+
+
+@triton.jit
+def lane_queries(read, quad):
+    """What `read_queries` gave as 16 words of float16 pairs, their sum over the head, their unit.
 
     Scaled by a power of two to at most 2, so that bfloat16 is exact in float16.
     """
     values = ()
     peak = quad.to(tl.float32) * 0.0
     for c in tl.static_range(32):
-        value = tl.load(queries + head * stride_qg + quad * 32 + c, mask=live, other=0.0).to(tl.float32)
+        value = read[c].to(tl.float32)
         peak = tl.maximum(peak, tl.abs(value))
         values = values + (value,)  # noqa: RUF005
     peak = tl.maximum(peak, quad_swap(peak, 1))
@@ -71,12 +80,13 @@ def score_by_lanes(
     stride = zero + (tl.num_programs(0) - 1) * (8 * WARPS)
     places = (zero.to(tl.int64) + records.to(tl.int64), zero.to(tl.int64) + block_table.to(tl.int64))
     pages = (zero + length, zero + row_pages)
+    read = read_queries(queries, head, quad, live, stride_qg)  # before the copies: behind them it would wait for them
     ring = tl.inline_asm_elementwise(
         START, START_OPERANDS, places + (first, stride) + pages,  # noqa: RUF005
         dtype=(tl.int32, tl.int32, tl.int32, tl.int32),
         is_pure=False, pack=1,
     )  # fmt: skip
-    query, total, unit = lane_queries(queries, head, quad, live, stride_qg)
+    query, total, unit = lane_queries(read, quad)
     counts = (first, stride, zero + steps) + pages + (live.to(tl.int32),)  # noqa: RUF005
     largest, amount = tl.inline_asm_elementwise(
         MAIN, MAIN_OPERANDS,

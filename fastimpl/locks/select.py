@@ -21,12 +21,14 @@ import triton
 import triton.language as tl
 
 from fastimpl.checks import Sizes, kept_pages, whole
-from fastimpl.device import dependent_launch, follow, padded
+from fastimpl.device import INTERPRETED, dependent_launch, follow, padded
 from fastimpl.locks.combine import combined_share, load_scores, log_mass
+from fastimpl.locks.select_ptx import FIRST as FIRST_OPERANDS
+from fastimpl.locks.select_ptx import LAST as LAST_OPERANDS
+from fastimpl.locks.select_ptx import Choice
 
 CHUNK = 2048
-SCORE_CHUNK = 1024
-"""Pages per program of the first pass: of shares, and of scores, where a page is G numbers."""
+"""Pages per program of the first pass over shares."""
 
 FORCED = tl.constexpr(0x7FFFFFFF)
 ABSENT = tl.constexpr(-0x80000000)
@@ -94,7 +96,14 @@ def bar_of_block(key, kept, SHARES: tl.constexpr):
 
 
 @triton.jit
-def write_kept(kept_values, kept_ids, out, key, page, bar, room, written, equals, LAST: tl.constexpr):
+def put_keys(scratch, page, key, live):
+    """Keys into memory, where the PTX branch reads them: whatever layout Triton gave them."""
+    tl.store(scratch + page, key, mask=live)
+    tl.debug_barrier()
+
+
+@triton.jit
+def write_kept(kept_values, kept_ids, key, page, bar, room, written, equals, LAST: tl.constexpr):
     """Append the items above ``bar`` and the first ``room`` equals; returns the counts after it."""
     more = ((key > bar) & (key > ABSENT)).to(tl.int32)
     same = ((key == bar) & (key > ABSENT)).to(tl.int32)
@@ -102,32 +111,19 @@ def write_kept(kept_values, kept_ids, out, key, page, bar, room, written, equals
     earlier = equals + (both & 0xFFFF)
     keep = more + same * (earlier <= room).to(tl.int32)
     place = written + (both >> 16) + tl.minimum(earlier, room) - tl.minimum(equals, room) - 1
-    tl.store(kept_ids + out + place, page.to(kept_ids.dtype.element_ty), mask=keep > 0)
+    tl.store(kept_ids + place, page.to(kept_ids.dtype.element_ty), mask=keep > 0)
     if not LAST:
-        tl.store(kept_values + out + place, key, mask=keep > 0)
+        tl.store(kept_values + place, key, mask=keep > 0)
     return written + tl.sum(keep, 0), equals + tl.sum(same, 0)
 
 
 @triton.jit
-def select_kernel(
-    values, ids, tokens, largests, totals, kept_values, kept_ids, pages_of_all, stride_in, stride_out, items_of_all,
-    kept, heads, page_size, tiles,
-    CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr,
-    ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr, DEPENDENT: tl.constexpr,
+def select_plainly(
+    values, ids, largests, totals, kept_values, kept_ids, row, stride_in, item, key, page, count, first_item, pages, tiles,
+    kept, BLOCK: tl.constexpr, ONE_BLOCK: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr, G: tl.constexpr,
+    G_PAD: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """The ``kept`` largest of one chunk of items, in item order; a place beyond them gets id -1."""
-    follow(DEPENDENT)
-    chunk, row = tl.program_id(0), tl.program_id(1)
-    pages = pages_of_all
-    if LENGTHS:
-        pages = tl.cdiv(tl.load(tokens + row // heads).to(tl.int32), page_size)
-    first_item = chunk * CHUNK
-    count = items_of_all
-    if SOURCE != 2:
-        count = tl.maximum(tl.minimum(pages - first_item, CHUNK), 0)
-    item = tl.arange(0, BLOCK)
-    key, page = load_keys(values, ids, largests, totals, row, stride_in, item, count, first_item, pages, tiles, G,
-                          G_PAD, SOURCE, STEP)  # fmt: skip
+    """Write the ``kept`` largest of a chunk whose first block is ``key``; further blocks are read again per round."""
     if ONE_BLOCK:
         bar = bar_of_block(key, kept, SOURCE == 0)
     else:
@@ -149,19 +145,76 @@ def select_kernel(
                                      pages, tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
             above += tl.sum(((later > bar) & (later > ABSENT)).to(tl.int32), 0)
     room = kept - above
-    out = (row.to(tl.int64) * tl.num_programs(0) + chunk) * stride_out
-    written, equals = write_kept(kept_values, kept_ids, out, key, page, bar, room, 0, 0, LAST)
+    written, equals = write_kept(kept_values, kept_ids, key, page, bar, room, 0, 0, LAST)
     if not ONE_BLOCK:
         for first in range(BLOCK, count, BLOCK):
             later, at = load_keys(values, ids, largests, totals, row, stride_in, first + item, count, first_item, pages,
                                   tiles, G, G_PAD, SOURCE, STEP)  # fmt: skip
-            written, equals = write_kept(kept_values, kept_ids, out, later, at, bar, room, written, equals, LAST)
+            written, equals = write_kept(kept_values, kept_ids, later, at, bar, room, written, equals, LAST)
     for first in range(0, kept, BLOCK):
         place = first + item
         beyond = (place >= written) & (place < kept)
-        tl.store(kept_ids + out + place, (item * 0 - 1).to(kept_ids.dtype.element_ty), mask=beyond)
+        tl.store(kept_ids + place, (item * 0 - 1).to(kept_ids.dtype.element_ty), mask=beyond)
         if not LAST:
-            tl.store(kept_values + out + place, item * 0 + ABSENT, mask=beyond)
+            tl.store(kept_values + place, item * 0 + ABSENT, mask=beyond)
+
+
+@triton.jit(do_not_specialize=["pages_of_all", "stride_in", "stride_out", "items_of_all", "kept", "heads", "tiles"])
+def select_kernel(
+    values, ids, tokens, largests, totals, scratch, kept_values, kept_ids, pages_of_all, stride_in, stride_out,
+    items_of_all, kept, heads, page_size, tiles,
+    CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr,
+    ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr, WARPS: tl.constexpr,
+    TEXT: tl.constexpr, OPERANDS: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """The ``kept`` largest of one chunk of items, in item order; a place beyond them gets id -1."""
+    follow(DEPENDENT)
+    chunk, row = tl.program_id(0), tl.program_id(1)
+    pages = pages_of_all
+    if LENGTHS:
+        pages = tl.cdiv(tl.load(tokens + row // heads).to(tl.int32), page_size)
+    first_item = chunk * CHUNK
+    count = items_of_all
+    if SOURCE != 2:
+        count = tl.maximum(tl.minimum(pages - first_item, CHUNK), 0)
+    item = tl.arange(0, BLOCK)
+    key, page = load_keys(values, ids, largests, totals, row, stride_in, item, count, first_item, pages, tiles, G,
+                          G_PAD, SOURCE, STEP)  # fmt: skip
+    out = (row.to(tl.int64) * tl.num_programs(0) + chunk) * stride_out
+    if TEXT == "":
+        select_plainly(values, ids, largests, totals, kept_values + out, kept_ids + out, row, stride_in, item, key, page,
+                       count, first_item, pages, tiles, kept, BLOCK, ONE_BLOCK, SOURCE, LAST, G, G_PAD, STEP)  # fmt: skip
+    else:
+        own = scratch + row.to(tl.int64) * stride_in
+        put_keys(own, page, key, item < count)
+        zero = tl.arange(0, 32 * WARPS) * 0
+        wide = zero.to(tl.int64)
+        targets = (wide + (kept_values + out).to(tl.int64), wide + (kept_ids + out).to(tl.int64), zero + first_item)
+        tl.inline_asm_elementwise(
+            TEXT, OPERANDS, (wide + (own + first_item).to(tl.int64), zero + count, zero + kept) + targets,  # noqa: RUF005
+            dtype=tl.int32, is_pure=False, pack=1,
+        )  # fmt: skip
+
+
+def chunk_of_scores(pages: int) -> int:
+    """Pages per program of the first pass over scores: eight programs a row or more, 4096 survivors of 128 or fewer.
+
+    >>> [chunk_of_scores(pages) for pages in (2048, 8192, 32768, 65536)]
+    [256, 512, 1024, 2048]
+    """
+    return 256 if pages <= 4096 else 512 if pages <= 16384 else 1024 if pages <= 32768 else 2048
+
+
+def takes_ptx(device: torch.device) -> bool:
+    """Whether the PTX branch selects."""
+    return device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
+
+
+def ptx_of(choice: Choice | None, warps: int) -> dict[str, Any]:
+    """The PTX as a kernel's constants; empty where the branch is not used."""
+    if choice is None:
+        return {"WARPS": warps, "TEXT": "", "OPERANDS": ""}
+    return {"WARPS": warps, "TEXT": choice.text(), "OPERANDS": LAST_OPERANDS if choice.last else FIRST_OPERANDS}
 
 
 class PageSelection:
@@ -181,9 +234,14 @@ class PageSelection:
         self.rows, self.width = values.shape[0] * values.shape[1], values.shape[-1]
         self.values, self.tokens, self.page_size, self.kept, self.masses = values, tokens, page_size, kept, masses
         self.heads, self.groups = values.shape[1], values.shape[2] if masses else 1
-        self.chunk = CHUNK if masses is None or self.width > 32 * SCORE_CHUNK else SCORE_CHUNK
+        self.chunk = CHUNK if masses is None else chunk_of_scores(self.width)
         self.chunks = -(-self.width // self.chunk) if self.width > (most or 2 * self.chunk) else 1
         self.pages = torch.empty((*values.shape[:2], kept), dtype=torch.int32, device=values.device)
+        self.ptx = masses is not None and takes_ptx(values.device)
+        # the PTX branch reads keys from memory
+        self.scratch = (
+            torch.empty((self.rows, self.width), dtype=torch.int32, device=values.device) if self.ptx else self.pages
+        )
         if self.chunks > 1:
             self.survivors = min(kept, self.chunk)
             self.keys = torch.empty((self.rows, self.chunks, self.survivors), dtype=torch.int32, device=values.device)
@@ -217,14 +275,17 @@ class PageSelection:
         kept_ids: torch.Tensor, kept: int, stride_in: int,
     ) -> None:  # fmt: skip
         block = min(padded(chunk), 4096)
+        warps = 4 if block <= 512 else 8 if block <= 1024 else 16
+        first = Choice(block, warps, last=False) if self.ptx and source == 1 and chunks > 1 else None
         largests, totals = self.masses or (self.values, self.values)
         tiles = largests.shape[1] if self.masses else 0
         select_kernel[(chunks, self.rows)](
-            values, ids, values if self.tokens is None else self.tokens, largests, totals, kept_values, kept_ids,
-            self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
+            values, ids, values if self.tokens is None else self.tokens, largests, totals, self.scratch, kept_values,
+            kept_ids, self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
             CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
-            ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 128),
-            **dependent_launch(values.device), num_warps=4 if block <= 512 else 8 if block <= 1024 else 16,
+            ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 256),
+            num_warps=warps, **ptx_of(first, warps),
+            **dependent_launch(values.device),
         )  # fmt: skip
 
 

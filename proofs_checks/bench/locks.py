@@ -10,9 +10,10 @@ from __future__ import annotations
 import importlib
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from proofs_checks.bench import peers
 from proofs_checks.bench.timing import REPLAYS, Timing, replay, rotations
 
 CASES: dict[str, tuple[int, int]] = {
@@ -37,6 +38,7 @@ class Bench:
     torch: Any
     rows: list[dict[str, Any]]
     say: Callable[[str], None]
+    notes: list[str] = field(default_factory=list)
 
     def row(self, case: str, kind: str, name: str, time: Timing, size: float, **more: Any) -> float:
         """Note one timing; ``size`` is the bytes that must move. Returns microseconds."""
@@ -112,7 +114,23 @@ def dense(bench: Bench, case: str, N: int, T: int, caches: list[Any], queries: l
 
     calls = [lambda kv=kv: cudnn(kv) for kv in pairs]
     times.append(bench.row(case, "peer", "cuDNN, contiguous", replay(torch, calls, least=8), size))
+    if (others := peers.flashinfer_calls(torch, caches, queries)) is not None:
+        times.append(bench.row(case, "peer", "FlashInfer, tensor cores, paged", replay(torch, others, least=8), size))
     return min(times)
+
+
+def released(bench: Bench, case: str, N: int, T: int, ours: float) -> None:
+    """Time the released kernels beside our chain of ``ours`` microseconds."""
+    shape = {"heads": HEADS, "group": GROUP, "channels": CHANNELS, "page": PAGE, "kept": KEPT}
+    for variant in ("records",) if T >= 524288 else ("slab", "records") if N == 1 else ("slab",):
+        times = peers.released(case, variant, N, T, shape)
+        if isinstance(times, str):
+            bench.say(f"{case:14} released, {variant}: {times}")
+            bench.notes.append(f"{case}: released kernels, {variant}: {times}")
+            continue
+        for name, time in times.items():
+            more = {"ours_times_faster": round(time / ours, 2)} if name == "chain" else {}
+            bench.row(case, "released", f"{variant}, {name}", Timing(time, time, time), 0, **more)
 
 
 def output_error(torch: Any, chain: Any) -> float:
@@ -138,6 +156,7 @@ def chain(bench: Bench, case: str, N: int, T: int, ceiling: float) -> None:
     queries = [_tensor(torch, N, HEADS, GROUP, CHANNELS) for _ in range(4)]
     fastest = dense(bench, case, N, T, caches, queries)
     read = N * HEADS * KEPT * PAGE * CHANNELS * 4
+    times = []
     for scales in ("float16", "float32"):
         layout = record.Layout(PAGE, CHANNELS, 8, 4, scales)
         size = N * HEADS * (T // PAGE) * layout.bytes
@@ -150,6 +169,7 @@ def chain(bench: Bench, case: str, N: int, T: int, ceiling: float) -> None:
         time = replay(torch, [c.run for c in chains])
         error = output_error(torch, chains[0])
         ratio = round(fastest / time.median, 3)
+        times.append(time.median)
         bench.row(case, "chain", f"records with {scales} scales", time, size + read, ratio=ratio, output_error=error)
         time = replay(torch, [c.scoring.run for c in chains])
         bench.row(case, "stage", f"score, {scales}", time, size, of_ceiling=round(size / time.median / ceiling, 3),
@@ -157,6 +177,10 @@ def chain(bench: Bench, case: str, N: int, T: int, ceiling: float) -> None:
         if scales == "float32":
             for name, calls in selection_stages(chains).items():
                 bench.row(case, "stage", name, replay(torch, calls), read if "attend" in name else 0)
+        del packed, chains
+    del caches
+    torch.cuda.empty_cache()
+    released(bench, case, N, T, min(times))
 
 
 def selection_stages(chains: list[Any]) -> dict[str, list[Callable[[], Any]]]:
@@ -204,5 +228,6 @@ def run(say: Callable[[str], None], names: list[str] | None = None) -> dict[str,
         "read_ceiling_gigabytes_per_second": round(ceiling / 1e3, 1),
         "shape": {"kv_heads": HEADS, "group": GROUP, "d": CHANNELS, "page": PAGE, "kept_pages": KEPT, "rank": 8,
                   "basis_bits": 4, "dtype": "bfloat16"},
+        "notes": bench.notes,
         "rows": bench.rows,
     }  # fmt: skip

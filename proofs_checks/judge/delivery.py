@@ -71,14 +71,14 @@ def interleaved(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, st
     return {**views, "key_pool": both[:, 0], "value_pool": both[:, 1]}
 
 
-REACH = 2**31
-"""Elements between the first block and the last: a 32-bit offset wraps."""
+REACH = 3 * 2**30
+"""Elements between the first block and the last: 32-bit offsets of the last third wrap."""
 
 
 def far(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:
     """Key and value pools as views whose blocks lie far apart, over more than 2^31 elements; the rest fresh.
 
-    That takes 4 to 16 GB: in a CPU's memory the pools are plain.
+    That takes 13 to 26 GB: in a CPU's memory the pools are plain.
     """
     views = plain(giver, arrays, dtypes)
     pools = {name: giver.spread(arrays[name], dtypes.get(name), REACH) for name in ("key_pool", "value_pool")}

@@ -12,7 +12,7 @@ from proofs_checks.judge.case import PROFILES
 from proofs_checks.judge.commands import UsageError
 from proofs_checks.judge.report import dump_json, write_whole
 from proofs_checks.judge.reports.targets import check_target
-from proofs_checks.mutants.gpu.matrix import KernelKill, kernel_matrix
+from proofs_checks.mutants.gpu.matrix import Judge, KernelKill, kernel_matrix
 from proofs_checks.mutants.gpu.matrix import as_json as kernels_json
 from proofs_checks.mutants.gpu.matrix import as_markdown as kernels_markdown
 from proofs_checks.mutants.gpu.registry import kernel_mutants
@@ -63,12 +63,14 @@ def _run_kernels(args: argparse.Namespace) -> int:
         raise UsageError(f"no wrong kernel {unknown[0]!r}; there are {', '.join(known)}")
 
     def seen(kill: KernelKill) -> None:
-        name = kill.mutant.id if kill.mutant else f"fastimpl.{kill.port} as it is ({kill.judged})"
-        mark = ("passes" if kill.mutant is None else "killed") if kill.right else f"WRONG: {kill.verdict}"
-        print(f"{mark:16s} {name}: {kill.case or ''} {kill.message}", flush=True)
+        mark = "survives" if kill.verdict == "PASS" else "told by"
+        print(f"{mark:8s} {kill.mutant.id}: {kill.case or ''} {kill.message}", flush=True)
 
-    kills = kernel_matrix(args.device, args.profile, seen=seen, only=args.only)
+    kills = kernel_matrix(Judge(args.device, args.profile), seen=seen, only=args.only)
     document = kernels_json(kills, args.device or "as declared")
+    print(
+        f"{sum(kill.right for kill in kills)} of {len(kills)} wrong kernels killed by a case that the right ones pass"
+    )
     if args.json:
         write_whole(args.json, dump_json(document))
     if args.markdown:

@@ -16,7 +16,7 @@ class KernelMutant:
     """``fastimpl`` with ``old``, found once in ``file``, replaced by ``new``.
 
     ``stage`` is where it must be caught and ``suspect`` its class of fault. ``port`` is the module of `fastimpl` that
-    is judged.
+    is judged, ``first`` the case that is tried first: compiling takes longer than judging.
     """
 
     id: str
@@ -27,18 +27,28 @@ class KernelMutant:
     old: str
     new: str
     port: str = "port"
+    first: str = ""
 
 
 _REGISTER: dict[str, KernelMutant] = {}
 
 
 def kernel_mutant(
-    name: str, stage: str, suspect: str, what: str, *, file: str, old: str, new: str, port: str = "port"
+    name: str,
+    stage: str,
+    suspect: str,
+    what: str,
+    *,
+    file: str,
+    old: str,
+    new: str,
+    port: str = "port",
+    first: str = "",
 ) -> None:
     """Register a wrong kernel."""
     if name in _REGISTER:
         raise ValueError(f"kernel mutant {name} is registered twice")
-    _REGISTER[name] = KernelMutant(name, stage, suspect, what, file, old, new, port)
+    _REGISTER[name] = KernelMutant(name, stage, suspect, what, file, old, new, port, first)
 
 
 def kernel_mutants() -> dict[str, KernelMutant]:

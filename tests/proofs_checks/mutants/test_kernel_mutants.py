@@ -4,8 +4,9 @@ import pytest
 
 from proofs_checks.judge.classes import CLASSES
 from proofs_checks.judge.stages import STAGES
+from proofs_checks.judge.suite import cases_of
 from proofs_checks.mutants.gpu import registry
-from proofs_checks.mutants.gpu.matrix import as_json, as_markdown, kernel_matrix
+from proofs_checks.mutants.gpu.matrix import Judge, as_json, as_markdown, kernel_matrix
 from proofs_checks.mutants.gpu.registry import kernel_mutant, kernel_mutants
 from proofs_checks.mutants.gpu.source import StaleEditError, edited, package_folder, write_port
 
@@ -50,13 +51,17 @@ def test_a_copy_is_the_package_with_one_edit(tmp_path):
     assert [str(name) for name in originals if originals[name] != copies[name]] == ["device.py"]
 
 
-def test_an_interpreted_wrong_kernel_is_killed_and_the_right_ones_pass(monkeypatch):
+def test_an_interpreted_wrong_kernel_is_killed_by_a_case_that_the_right_one_passes(monkeypatch):
     pytest.importorskip("triton")
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    right, wrong = kernel_matrix(None, workers=2, only=["gpu-merge-empty-split"])
-    assert right.verdict == "PASS", right
-    assert wrong.verdict == "FAIL", wrong
-    assert wrong.stage == "merge_attention"
-    page = as_markdown(as_json([right, wrong], "interpreter"))
+    (kill,) = kernel_matrix(Judge(None), workers=2, only=["gpu-merge-empty-split"])
+    assert kill.right, kill
+    assert kill.case.startswith("merge_attention/")
+    page = as_markdown(as_json([kill], "interpreter"))
     assert "1 of 1 killed" in page
     assert "| gpu-merge-empty-split | merge_attention |" in page
+
+
+def test_first_cases_exist():
+    for one in kernel_mutants().values():
+        assert not one.first or one.first in {case.name for case in cases_of(one.stage)}, one.id
