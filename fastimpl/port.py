@@ -1,4 +1,4 @@
-"""The Triton kernels as a port: every stage under its name, on torch tensors."""
+"""The Triton kernels as a port: attention, Locks, ReadKV and some other systems, each stage under its name."""
 
 from fastimpl.attention import (
     attention,
@@ -7,6 +7,11 @@ from fastimpl.attention import (
     paged_sparse_attention,
     sparse_attention,
 )
+from fastimpl.baselines.centroid import centroid_scores
+from fastimpl.baselines.moment_core import moment_scores
+from fastimpl.baselines.quest import quest_envelope, quest_pages, quest_scores
+from fastimpl.baselines.shared_basis import shared_basis_scores
+from fastimpl.baselines.sparq import sparq_attention
 from fastimpl.locks.combine import locks_page_shares
 from fastimpl.locks.decode import locks_decode, locks_decode_paged
 from fastimpl.locks.quantize import (
@@ -42,6 +47,7 @@ __all__ = [
     "affine_dequantize",
     "affine_quantize",
     "attention",
+    "centroid_scores",
     "exact_page_scores",
     "lloyd_max_codebook",
     "locks_build_summary",
@@ -55,8 +61,12 @@ __all__ = [
     "locks_select_pages",
     "locks_unpack_basis",
     "merge_attention",
+    "moment_scores",
     "paged_attention",
     "paged_sparse_attention",
+    "quest_envelope",
+    "quest_pages",
+    "quest_scores",
     "readkv_attention",
     "readkv_choose_depths",
     "readkv_decode",
@@ -70,5 +80,7 @@ __all__ = [
     "readkv_unpack_key_planes",
     "readkv_unpack_value_planes",
     "readkv_value_importance",
+    "shared_basis_scores",
+    "sparq_attention",
     "sparse_attention",
 ]

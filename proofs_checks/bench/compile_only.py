@@ -31,6 +31,13 @@ POINTERS = {
 }
 """Types of pointer arguments by name, where a configuration does not say otherwise."""
 
+PAGE_SCORES = {"M": 16, "D": 128, "D_PAD": 128, "G": 8, "G_PAD": 16}
+SUMMARIES = dict.fromkeys(
+    ("minimum", "maximum", "centroids", "directions", "energies", "mean", "basis", "coordinates"), "*fp32"
+)
+NUMBERS = ("scale", "scale_log2", "half_variance", "log_tokens", "level")
+"""Scalars that are no integers."""
+
 Configuration = tuple[str, dict[str, Any], dict[str, str], int]
 """Module, compile-time constants, pointer types of its own, warps."""
 
@@ -93,7 +100,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         **SWITCHES,
         **follow,
     }
-    return two | {
+    return two | other_systems() | {
         "split_attention_kernel": ("attention", split, {"pages": "*i32"}, 4),
         "merge_kernel": ("attention", {"G": 8, "D": 128, "D_PAD": 128, "BLOCK": 32, **follow}, {}, 4),
         "score_summary_kernel": ("locks.score", {"M": 16, **PAGE, "RANK": 8, **group, **SWITCHES}, summary, 4),
@@ -107,6 +114,20 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "pack_kernel": ("locks.quantize", line, {}, 4),
         "unpack_kernel": ("locks.quantize", line, {}, 4),
     }  # fmt: skip
+
+
+def other_systems() -> dict[str, Configuration]:
+    """One configuration per kernel of `fastimpl.baselines`; none has inline PTX."""
+    probe = {"BLOCK": 64, "RANK": 32, "R_PAD": 32, "D": 128, "G": 8, "G_PAD": 16}
+    gathered = {"probes": "*fp32", "factors": "*fp32", "channels": "*i64"}
+    return {
+        "envelope_kernel": ("baselines.quest", PAGE, SUMMARIES, 4),
+        "envelope_scores_kernel": ("baselines.quest", PAGE_SCORES, SUMMARIES, 4),
+        "centroid_scores_kernel": ("baselines.centroid", PAGE_SCORES, SUMMARIES, 4),
+        "moment_scores_kernel": ("baselines.moment_core", {**PAGE_SCORES, "RANK": 8}, SUMMARIES, 4),
+        "shared_scores_kernel": ("baselines.shared_basis", {**PAGE_SCORES, **PAGE, "M": 8, "RANK": 48}, SUMMARIES, 4),
+        "probe_kernel": ("baselines.sparq", probe, gathered, 4),
+    }
 
 
 def names() -> list[tuple[str, str]]:
@@ -126,7 +147,7 @@ def compile_here(kernel: str, target: str, branch: str) -> dict[str, Any]:
     signature = {}
     for parameter in function.params:
         name = parameter.name
-        kind = (POINTERS | pointers).get(name, "fp32" if name in ("scale_log2", "level") else "i32")
+        kind = (POINTERS | pointers).get(name, "fp32" if name in NUMBERS else "i32")
         signature[name] = "constexpr" if parameter.is_constexpr else kind
     # pointers and strides are multiples of 16, as the launcher finds them for d = 128: loads are vectors only then
     aligned = {

@@ -84,6 +84,9 @@ NAMES = (
     "readkv_appendix_a2",
     "readkv_appendix_a3",
     "readkv_appendix_a4",
+    "readkv_appendix_f2_distortion_ours",
+    "readkv_appendix_f2_qjl_ours",
+    "readkv_appendix_f2_qjl_variance_ours",
 )
 
 

@@ -98,7 +98,7 @@ def _general_cases(stage: Family) -> list[Case]:
             )
             for bits in (8, 4, 2)
         ],
-        general("G1", "one query head", partial(spread_pages, 250, G=1)),
+        *[general(f"G{G}", f"{G} query heads of a group", partial(spread_pages, 250, G=G)) for G in (1, 2, 5, 6)],
         general("d80-G7", "d = 80, seven query heads", partial(spread_pages, 200, 80, G=7)),
         general("d96-B8", "d = 96, pages of 8", partial(spread_pages, 130, 96, 48, G=2, B=8, rank=4)),
         general("d128-G8", "d = 128, eight query heads", partial(spread_pages, 330, 128, 96, G=8)),

@@ -261,7 +261,7 @@ def test_relative_throughput_is_requests_over_bytes():
         (lambda: cache_percent(Geometry(2, 1, 8), Method(8, 2), 0), "tokens: expected at least 1"),
         (lambda: extra_write_fraction(stored=4, fixed=4, prompt=1, steps=1), "stored: expected more than fixed=4"),
         (lambda: extra_write_fraction(stored=8, fixed=4, prompt=0, steps=1), "steps: expected at least one historical"),
-        (lambda: crossover_steps(stored=8, read=4, fixed=4, prompt=0), "fixed: expected stored > fixed > read"),
+        (lambda: crossover_steps(stored=8, read=4, fixed=4, prompt=0), "read: expected fewer than fixed=4 bits, got 4"),
         (lambda: steps_for_any_prompt(stored=8, fixed=4, fraction=0), "fraction: expected"),
         (lambda: historical_reads(prompt=-1, steps=1), "prompt: expected at least 0"),
     ],
