@@ -23,12 +23,13 @@ import torch
 import triton
 import triton.language as tl
 
+from fastimpl.attend_run import attend_run, run_of, store_state
 from fastimpl.checks import FLOATS, INDICES, ArgumentError, Sizes, scale_of, whole
-from fastimpl.device import LN2, LOG2E, dependent_launch, dot, finite_or_zero, follow, multiprocessors, padded
+from fastimpl.device import LN2, LOG2E, dependent_launch, finite_or_zero, follow, multiprocessors, padded
 from fastimpl.paging import Cache, contiguous_cache, paged_cache
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length_of_all", "kept", "heads", "splits"])
 def split_attention_kernel(
     queries, keys, values, block_table, tokens, pages, outputs, lses,
     stride_qn, stride_qh, stride_qg, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh,
@@ -42,61 +43,26 @@ def split_attention_kernel(
     split, row = tl.program_id(0), tl.program_id(1)
     n, head = (row // heads).to(tl.int64), (row % heads).to(tl.int64)
     group, channel = tl.arange(0, G_PAD), tl.arange(0, D_PAD)
-    live_group, live_channel = group < G, channel < D
     length = length_of_all
     if LENGTHS:
         length = tl.load(tokens + n).to(tl.int32)
     count = length
     if SPARSE:
         count = kept * PAGE
-    run = tl.cdiv(tl.cdiv(count, splits), BLOCK) * BLOCK
-    start = split * run
-    stop = tl.minimum(start + run, count)
+    start, stop = run_of(split, splits, count, BLOCK)
     query = tl.load(
         queries + n * stride_qn + head * stride_qh + group[:, None] * stride_qg + channel[None, :],
-        mask=live_group[:, None] & live_channel[None, :], other=0.0,
+        mask=(group < G)[:, None] & (channel < D)[None, :], other=0.0,
     )  # fmt: skip
-    largest = tl.full([G_PAD], float("-inf"), tl.float32)
-    total = tl.zeros([G_PAD], tl.float32)
-    state = tl.zeros([G_PAD, D_PAD], tl.float32)
-    for first in tl.range(start, stop, BLOCK, num_stages=STAGES):
-        position = first + tl.arange(0, BLOCK)
-        inside = position < stop
-        page = position // PAGE
-        if SPARSE:
-            page = tl.load(pages + n * stride_pn + head * stride_ph + page, mask=inside, other=-1).to(tl.int32)
-            inside = inside & (page >= 0) & (page * PAGE + position % PAGE < length)
-        block = page.to(tl.int64)
-        if TABLE:
-            block = tl.load(block_table + n * stride_table + page, mask=inside, other=0).to(tl.int64)
-        slot = position % PAGE
-        live = inside[:, None] & live_channel[None, :]
-        key = tl.load(
-            keys + (block * stride_kb + slot * stride_ks + head * stride_kh)[:, None] + channel[None, :],
-            mask=live, other=0.0,
-        )  # fmt: skip
-        value = tl.load(
-            values + (block * stride_vb + slot * stride_vs + head * stride_vh)[:, None] + channel[None, :],
-            mask=live, other=0.0,
-        )  # fmt: skip
-        logits = tl.where(inside[None, :], dot(query, tl.trans(key)) * scale_log2, float("-inf"))
-        higher = tl.maximum(largest, tl.max(logits, 1))
-        shift = finite_or_zero(higher)
-        weights = tl.exp2(logits - shift[:, None])
-        fade = tl.exp2(largest - shift)
-        total = total * fade + tl.sum(weights, 1)
-        state = state * fade[:, None] + dot(weights.to(value.dtype), value)
-        largest = higher
-    empty = total == 0.0
-    inverse = 1.0 / tl.where(empty, 1.0, total)
-    at = (row.to(tl.int64) * splits + split) * G + group
-    tl.store(outputs + at[:, None] * D + channel[None, :], (state * inverse[:, None]).to(outputs.dtype.element_ty),
-             mask=live_group[:, None] & live_channel[None, :])  # fmt: skip
-    mass = (largest + tl.log2(tl.where(empty, 1.0, total))) * LN2
-    tl.store(lses + at, tl.where(empty, float("-inf"), mass), mask=live_group)
+    largest, total, state = attend_run(
+        query, keys, values, block_table + n * stride_table, pages + n * stride_pn + head * stride_ph, start, stop,
+        length, head, stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, scale_log2,
+        G_PAD, D, D_PAD, PAGE, BLOCK, SPARSE, TABLE, STAGES,
+    )  # fmt: skip
+    store_state(outputs, lses, (row.to(tl.int64) * splits + split) * G, largest, total, state, G, G_PAD, D, D_PAD)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits"])
 def merge_kernel(
     outputs, lses, output, lse,
     stride_or, stride_os, stride_og, stride_lr, stride_ls, stride_lg, splits,
@@ -174,13 +140,15 @@ class SplitAttention:
         if N * H * G == 0:
             return {"output": self.output, "lse": self.lse}
         (table, stride_table), (tokens, length) = cache.table, cache.lengths
+        # two stages more for each look-up that stands before a read, or Triton keeps one block in flight
+        deep = 3 + 2 * (int(pages is not None) + cache.switches["TABLE"])
         split_attention_kernel[(self.splits, N * H)](
             queries, cache.keys, cache.values, table, tokens, queries if pages is None else pages,
             self.parts, self.masses, *queries.stride()[:3], *cache.key_strides, *cache.value_strides, stride_table,
             *((0, 0) if pages is None else pages.stride()[:2]), length, 0 if pages is None else pages.shape[2], H,
             self.splits, self.scale * LOG2E.value,
             G=G, G_PAD=padded(G), D=d, D_PAD=padded(d), PAGE=cache.page_size, BLOCK=self.block,
-            SPARSE=pages is not None, STAGES=3 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
+            SPARSE=pages is not None, STAGES=deep if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
             **cache.switches, **dependent_launch(queries.device),
         )  # fmt: skip
         if self.splits > 1:

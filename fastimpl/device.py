@@ -19,8 +19,14 @@ LN2 = tl.constexpr(0.6931471805599453)
 @functools.cache
 def dependent_launch(device: torch.device) -> dict[str, bool]:
     """Launch options of kernels that begin with `follow`: on Hopper and later the next is set up while one runs."""
-    able = device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device)[0] >= 9
-    return {"DEPENDENT": True, "launch_pdl": True} if able and not INTERPRETED.value else {"DEPENDENT": False}
+    able = has_bulk_copies(device) and not INTERPRETED.value
+    return {"DEPENDENT": True, "launch_pdl": True} if able else {"DEPENDENT": False}
+
+
+@functools.cache
+def has_bulk_copies(device: torch.device) -> bool:
+    """Whether the device copies runs of memory by one instruction (Hopper and later)."""
+    return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device)[0] >= 9
 
 
 @functools.cache

@@ -54,9 +54,9 @@ class Cache:
         return (self.tokens, 0) if isinstance(self.tokens, torch.Tensor) else (self.keys, self.tokens)
 
     @property
-    def switches(self) -> dict[str, bool]:
+    def switches(self) -> dict[str, int]:
         """The kernels' compile-time switches."""
-        return {"TABLE": self.block_table is not None, "LENGTHS": isinstance(self.tokens, torch.Tensor)}
+        return {"TABLE": int(self.block_table is not None), "LENGTHS": isinstance(self.tokens, torch.Tensor)}
 
 
 def contiguous_cache(keys: torch.Tensor, values: torch.Tensor, page_size: int) -> Cache:

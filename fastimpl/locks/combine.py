@@ -36,7 +36,7 @@ def load_scores(scores, row, page, count, row_pages, G: tl.constexpr, G_PAD: tl.
     return score
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pages_of_all", "row_pages", "heads"])
 def mass_kernel(
     scores, tokens, largests, totals, pages_of_all, row_pages, heads, page_size, G: tl.constexpr, G_PAD: tl.constexpr,
     CHUNK: tl.constexpr, LENGTHS: tl.constexpr, POOL: tl.constexpr, ROWS: tl.constexpr,
@@ -80,7 +80,7 @@ def combined_share(score, mass, G: tl.constexpr, RULE: tl.constexpr):
     return tl.sum(share, 0) / G if RULE == 0 else tl.max(share, 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pages_of_all", "row_pages", "heads", "chunks"])
 def shares_kernel(
     scores, tokens, largests, totals, shares, pages_of_all, row_pages, heads, page_size, chunks,
     G: tl.constexpr, G_PAD: tl.constexpr, CHUNK: tl.constexpr, LENGTHS: tl.constexpr, RULE: tl.constexpr,

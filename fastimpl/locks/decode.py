@@ -18,6 +18,7 @@ import torch
 
 from fastimpl.attention import SplitAttention
 from fastimpl.checks import FLOATS, ArgumentError, Sizes, kept_pages, scale_of, whole
+from fastimpl.locks.attend import MOST_ITEMS, MOST_PAGES, SelectedAttention
 from fastimpl.locks.combine import PageShares
 from fastimpl.locks.quantize import dequantize_lines, quantize_lines
 from fastimpl.locks.record import Layout
@@ -29,9 +30,9 @@ from fastimpl.paging import Cache, contiguous_cache, paged_cache
 
 BASIS_BITS = (2, 4, 8, "fp", None)
 
-DENSE_BELOW = 262144
+DENSE_BELOW = 131072
 """``mode="auto"`` attends densely below this many tokens times KV heads: there the chain's launches cost more than the
-reads it saves. On one H200 at four KV heads 32K tokens lose and 128K win (docs/gpu.md)."""
+reads it saves. On one H200 at four KV heads 8K tokens lose and 32K win (docs/gpu.md)."""
 
 
 class LocksChain:
@@ -40,12 +41,12 @@ class LocksChain:
     Args:
         queries: [N, H, G, d], rewritten between runs. cache: keys and values by block.
         summary: records [H, blocks, bytes] with their layout, or a dict of float32 summaries by block.
-        kept: pages per KV head.
+        kept: pages per KV head. splits: runs that the kept tokens are cut into; None chooses.
     """
 
     def __init__(
         self, queries: torch.Tensor, cache: Cache, summary: torch.Tensor | dict[str, torch.Tensor],
-        layout: Layout | None, kept: int, scale: float,
+        layout: Layout | None, kept: int, scale: float, splits: int | None = None,
     ) -> None:  # fmt: skip
         N, H, G, _ = queries.shape
         tokens = cache.tokens if isinstance(cache.tokens, torch.Tensor) else None
@@ -53,12 +54,20 @@ class LocksChain:
         if layout is not None:
             self.scoring = RecordScores(queries, summary, layout, cache, scale)
             masses = (self.scoring.largests, self.scoring.totals)
-            self.selection = PageSelection(self.scoring.scores, tokens, cache.page_size, kept, masses)
+            self.selection = PageSelection(
+                self.scoring.scores, tokens, cache.page_size, kept, masses, MOST_PAGES, cache.block_table
+            )
         else:
             self.scores = torch.empty((N, H, G, cache.pages), dtype=torch.float32, device=queries.device)
             self.shares = PageShares(self.scores, tokens, cache.page_size)
             self.selection = PageSelection(self.shares.shares, tokens, cache.page_size, kept)
-        self.attention = SplitAttention(queries, cache, self.selection.pages, scale)
+        self.fused = layout is not None and self.selection.last_pass[-1] <= MOST_ITEMS
+        if self.fused:
+            self.attention: SplitAttention | SelectedAttention = SelectedAttention(
+                queries, cache, self.selection, scale
+            )
+        else:
+            self.attention = SplitAttention(queries, cache, self.selection.pages, scale, splits)
 
     def run(self) -> dict[str, torch.Tensor]:
         """Launch the chain: ``output`` [N, H, G, d] and ``pages`` [N, H, kept] in the chain's own buffers."""
@@ -68,8 +77,11 @@ class LocksChain:
             score_summaries(self.queries, self.summary, self.cache, self.scale, self.scores)
             score_exactly(self.queries, self.cache, self.scale, self.scores, open_only=True)
             self.shares.run()
-        pages = self.selection.run()
-        return {"output": self.attention.run()["output"], "pages": pages}
+        if self.fused:
+            self.selection.run_first()
+        else:
+            self.selection.run()
+        return {"output": self.attention.run()["output"], "pages": self.selection.pages}
 
 
 def _settings(rank: Any, basis_bits: Any, cache: Cache, budget_tokens: Any, scales: str, mode: str) -> tuple[int, int]:

@@ -23,13 +23,6 @@ SWEEPS = 12
 
 
 @triton.jit
-def partner_rows(x, partner, axis: tl.constexpr):
-    """x [M, B, B] with row (axis 1) or column (axis 2) i replaced by that of its partner."""
-    index = partner[None, :, None] if axis == 1 else partner[None, None, :]
-    return tl.gather(x, tl.broadcast_to(index, x.shape), axis)
-
-
-@triton.jit
 def off_diagonal(gram, diagonal):
     """Largest ||off-diagonal||^2 / ||matrix||^2 among gram [M, B, B]."""
     square = gram * gram
@@ -76,9 +69,11 @@ def rotate_pairs(gram, vectors, partner, M: tl.constexpr, B: tl.constexpr):
     tangent = tl.where(size > 0, sign * cross / tl.where(size > 0, size, 1.0), 0.0)
     cosine = 1.0 / tl.sqrt(tangent * tangent + 1.0)
     sine = tangent * cosine
-    gram = cosine[:, :, None] * gram - sine[:, :, None] * partner_rows(gram, partner, 1)
-    gram = cosine[:, None, :] * gram - sine[:, None, :] * partner_rows(gram, partner, 2)
-    vectors = cosine[:, :, None] * vectors - sine[:, :, None] * partner_rows(vectors, partner, 1)
+    row = tl.broadcast_to(partner[None, :, None], [M, B, B])
+    column = tl.broadcast_to(partner[None, None, :], [M, B, B])
+    gram = cosine[:, :, None] * gram - sine[:, :, None] * tl.gather(gram, row, 1)
+    gram = cosine[:, None, :] * gram - sine[:, None, :] * tl.gather(gram, column, 2)
+    vectors = cosine[:, :, None] * vectors - sine[:, :, None] * tl.gather(vectors, row, 1)
     return gram, vectors
 
 

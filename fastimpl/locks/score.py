@@ -44,7 +44,7 @@ def load_queries(
                    mask=(group < G)[:, None] & (channel < D)[None, :], other=0.0)  # fmt: skip
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length_of_all", "pages", "row_pages"])
 def score_summary_kernel(
     queries, centroids, bases, coefficients, block_table, tokens, scores,
     stride_qn, stride_qh, stride_qg, stride_ch, stride_cp, stride_bh, stride_bp, stride_bd, stride_bk,
@@ -88,7 +88,7 @@ def score_summary_kernel(
     tl.store(scores + row[:, None] * row_pages + page[None, :], score, mask=(group < G)[:, None] & here[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length_of_all", "pages", "row_pages"])
 def exact_scores_kernel(
     queries, keys, block_table, tokens, scores, stride_qn, stride_qh, stride_qg, stride_kb, stride_ks, stride_kh,
     stride_table, length_of_all, pages, row_pages, scale_log2,

@@ -5,15 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fastimpl.device import LN2
-
 SWAP_1 = tl.constexpr("shfl.sync.bfly.b32 $0, $1, 1, 0x1f, 0xffffffff;")
 SWAP_2 = tl.constexpr("shfl.sync.bfly.b32 $0, $1, 2, 0x1f, 0xffffffff;")
-
-
-COMPACT_WORDS = tl.constexpr([tl.int32] * 74)
-WIDE_WORDS = tl.constexpr([tl.int32] * 98)
-"""Types of what a lane loads for eight pages: `score_ptx.word_count` with float16 and with float32 scales."""
 
 
 @triton.jit
@@ -32,47 +25,24 @@ def pack_two(low, high):
 
 
 @triton.jit
-def load_group(
-    base, block_table, first, complete, BYTES: tl.constexpr, TABLE: tl.constexpr, WORDS: tl.constexpr,
-    LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr,
-):  # fmt: skip
-    """Start the loads of eight pages from ``first`` [threads]: the words of `score_ptx.load_text`, one per thread."""
-    page = first + (tl.arange(0, first.shape[0]) & 7)
-    block = page
-    if TABLE:
-        block = tl.load(block_table + page, mask=page < complete, other=0).to(tl.int32)
-    block = tl.where(page < complete, block, 0)
-    kinds: tl.constexpr = COMPACT_WORDS if WORDS == 74 else WIDE_WORDS
-    return tl.inline_asm_elementwise(LOAD, LOAD_OPERANDS, [base, block], dtype=kinds, is_pure=True, pack=1)
+def read_queries(queries, head, quad, live, stride_qg):
+    """A lane's 32 channels of its head's query, as they are."""
+    values = ()
+    for c in tl.static_range(32):
+        values = values + (tl.load(queries + head * stride_qg + quad * 32 + c, mask=live, other=0.0),)  # noqa: RUF005
+    return values
 
 
 @triton.jit
-def score_group(
-    words, query, bias, scale, first, complete, scores, live, largest, amount, COMPUTE: tl.constexpr,
-    OPERANDS: tl.constexpr,
-):  # fmt: skip
-    """Store the scores of the eight pages whose words are given; the running largest and sum of exponentials after."""
-    a, b = tl.inline_asm_elementwise(COMPUTE, OPERANDS, words + query + (bias, scale), dtype=(tl.float32, tl.float32),
-                                     is_pure=True, pack=1)  # fmt: skip
-    page = first + (tl.arange(0, first.shape[0]) & 3) * 2
-    a = tl.where(page < complete, a, -1e30)
-    b = tl.where(page + 1 < complete, b, -1e30)
-    tl.store(scores + page, a * LN2, mask=live & (page < complete))
-    tl.store(scores + page + 1, b * LN2, mask=live & (page + 1 < complete))
-    higher = tl.maximum(tl.maximum(a, b), largest)
-    return higher, amount * tl.exp2(largest - higher) + tl.exp2(a - higher) + tl.exp2(b - higher)
-
-
-@triton.jit
-def lane_queries(queries, head, quad, live, stride_qg):
-    """A lane's 32 channels of its head's query as 16 words of float16 pairs, their sum over the head, their unit.
+def lane_queries(read, quad):
+    """What `read_queries` gave as 16 words of float16 pairs, their sum over the head, their unit.
 
     Scaled by a power of two to at most 2, so that bfloat16 is exact in float16.
     """
     values = ()
     peak = quad.to(tl.float32) * 0.0
     for c in tl.static_range(32):
-        value = tl.load(queries + head * stride_qg + quad * 32 + c, mask=live, other=0.0).to(tl.float32)
+        value = read[c].to(tl.float32)
         peak = tl.maximum(peak, tl.abs(value))
         values = values + (value,)  # noqa: RUF005
     peak = tl.maximum(peak, quad_swap(peak, 1))
@@ -92,47 +62,38 @@ def lane_queries(queries, head, quad, live, stride_qg):
 
 @triton.jit
 def score_by_lanes(
-    queries, records, block_table, scores, tile, complete, row_pages, scale_log2, stride_qg,
-    G: tl.constexpr, BYTES: tl.constexpr, TABLE: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr,
-    AHEAD: tl.constexpr, WORDS: tl.constexpr, LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr, COMPUTE: tl.constexpr,
-    OPERANDS: tl.constexpr,
+    queries, records, block_table, scores, tile, steps, length, row_pages, scale_log2, stride_qg,
+    G: tl.constexpr, WARPS: tl.constexpr, START: tl.constexpr, START_OPERANDS: tl.constexpr, MAIN: tl.constexpr,
+    MAIN_OPERANDS: tl.constexpr,
 ):  # fmt: skip
-    """Scores of 8 * WARPS * STEPS pages, and each head's largest and sum, [8] (NVIDIA).
+    """Store the scores of 8 * WARPS * steps pages; each head's largest and sum of exponentials, [8] (NVIDIA).
 
-    AHEAD (STEPS even): two groups per turn, so that the words of one are in flight while the other's are used. At every
-    step the programs of a row read one run of memory together: runs of their own, far apart, met in the same memory
-    channels and took twice as long.
+    At every step the programs of a row read one run of memory together: runs of their own, far apart, met in the same
+    memory channels and took up to twice as long.
     """
     thread = tl.arange(0, 32 * WARPS)
     lane, warp = thread & 31, thread >> 5
     head, quad = lane >> 2, lane & 3
     live = head < G
-    base = records.to(tl.int64)
     first = (tile * WARPS + warp) * 8
-    stride = (tl.num_programs(0) - 1) * (8 * WARPS)
-    words = load_group(base, block_table, first, complete, BYTES, TABLE, WORDS, LOAD, LOAD_OPERANDS)
-    query, total, unit = lane_queries(queries, head, quad, live, stride_qg)
-    bias, scale = total * -24.0, unit * scale_log2
-    own = scores + head * row_pages
-    largest, amount = total * 0.0 - 1e30, total * 0.0
-    if not AHEAD:
-        largest, amount = score_group(words, query, bias, scale, first, complete, own, live, largest, amount, COMPUTE,
-                                      OPERANDS)  # fmt: skip
-        for _ in range(1, STEPS):
-            first += stride
-            again = load_group(base, block_table, first, complete, BYTES, TABLE, WORDS, LOAD, LOAD_OPERANDS)
-            largest, amount = score_group(again, query, bias, scale, first, complete, own, live, largest, amount,
-                                          COMPUTE, OPERANDS)  # fmt: skip
-    else:
-        for _ in range(0, STEPS, 2):
-            second = first + stride
-            ahead = load_group(base, block_table, second, complete, BYTES, TABLE, WORDS, LOAD, LOAD_OPERANDS)
-            largest, amount = score_group(words, query, bias, scale, first, complete, own, live, largest, amount,
-                                          COMPUTE, OPERANDS)  # fmt: skip
-            first = second + stride
-            words = load_group(base, block_table, first, complete, BYTES, TABLE, WORDS, LOAD, LOAD_OPERANDS)
-            largest, amount = score_group(ahead, query, bias, scale, second, complete, own, live, largest, amount,
-                                          COMPUTE, OPERANDS)  # fmt: skip
+    zero = first * 0
+    stride = zero + (tl.num_programs(0) - 1) * (8 * WARPS)
+    places = (zero.to(tl.int64) + records.to(tl.int64), zero.to(tl.int64) + block_table.to(tl.int64))
+    pages = (zero + length, zero + row_pages)
+    read = read_queries(queries, head, quad, live, stride_qg)  # before the copies: behind them it would wait for them
+    ring = tl.inline_asm_elementwise(
+        START, START_OPERANDS, places + (first, stride) + pages,  # noqa: RUF005
+        dtype=(tl.int32, tl.int32, tl.int32, tl.int32),
+        is_pure=False, pack=1,
+    )  # fmt: skip
+    query, total, unit = lane_queries(read, quad)
+    counts = (first, stride, zero + steps) + pages + (live.to(tl.int32),)  # noqa: RUF005
+    largest, amount = tl.inline_asm_elementwise(
+        MAIN, MAIN_OPERANDS,
+        places + ((scores + head * row_pages).to(tl.int64),) + counts + ring + query  # noqa: RUF005
+        + (total * -24.0, unit * scale_log2),
+        dtype=(tl.float32, tl.float32), is_pure=False, pack=1,
+    )  # fmt: skip
     return mass_of_lanes(largest, amount, WARPS)
 
 

@@ -17,6 +17,7 @@ exact in float16. The other branch serves every shape, the interpreter and AMD.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,17 +32,16 @@ from fastimpl.device import (
     dot,
     finite_or_zero,
     follow,
+    has_bulk_copies,
     multiprocessors,
     padded,
 )
-from fastimpl.locks import score_ptx as ptx
 from fastimpl.locks.record import Layout, coefficient_at, load_scale, mode_scale_at, token_scale_at
 from fastimpl.locks.score import load_queries, log_sum_exp_of_tokens
 from fastimpl.locks.score_lanes import score_by_lanes
+from fastimpl.locks.score_ptx import PAGES_PER_WARP
+from fastimpl.locks.score_ring import MAIN_OPERANDS, START_OPERANDS, Ring
 from fastimpl.paging import Cache
-
-WARPS_PER_MULTIPROCESSOR = {"float16": 10, "float32": 8}
-"""How many warps of the PTX branch a multiprocessor holds: one group's words in registers, and two groups'."""
 
 
 @triton.jit
@@ -81,17 +81,16 @@ def tile_logits(
     return (centre[:, :, None] + spread * scale[None]) * scale_log2, filled
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length_of_all", "heads", "blocks", "row_pages", "steps"])
 def score_records_kernel(
     queries, records, keys, block_table, tokens, scores, largests, totals, stride_qn, stride_qh, stride_qg, stride_kb,
-    stride_ks, stride_kh, stride_table, length_of_all, heads, blocks, row_pages, scale_log2,
+    stride_ks, stride_kh, stride_table, length_of_all, heads, blocks, row_pages, steps, scale_log2,
     M: tl.constexpr, B: tl.constexpr, B_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, RANK: tl.constexpr,
     G: tl.constexpr, G_PAD: tl.constexpr, ROWS: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr,
     INT8: tl.constexpr, HALF_SCALES: tl.constexpr, BYTES: tl.constexpr, CENTROID: tl.constexpr,
     COEFFICIENTS: tl.constexpr, QUADS: tl.constexpr, QUAD_BYTES: tl.constexpr, TOKENS: tl.constexpr,
-    MODES: tl.constexpr, WARPS: tl.constexpr, STEPS: tl.constexpr, AHEAD: tl.constexpr,
-    PTX: tl.constexpr, WORDS: tl.constexpr,
-    LOAD: tl.constexpr, LOAD_OPERANDS: tl.constexpr, COMPUTE: tl.constexpr, OPERANDS: tl.constexpr,
+    MODES: tl.constexpr, WARPS: tl.constexpr, PTX: tl.constexpr,
+    START: tl.constexpr, START_OPERANDS: tl.constexpr, MAIN: tl.constexpr, MAIN_OPERANDS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Scores of one tile of complete pages, or of the open page, and the tile's mass per query head."""
@@ -112,22 +111,22 @@ def score_records_kernel(
         filled = complete * B + slot < length
         if TABLE:
             block = tl.load(table + complete, mask=complete * B < length, other=0).to(tl.int64)
-        query = load_queries(own, G, G_PAD, D, D_PAD, 0, 1, stride_qg)
         key = tl.load(keys + (block * stride_kb + head * stride_kh + slot * stride_ks)[:, None] + channel[None, :],
-                      mask=filled[:, None] & (channel < D)[None, :], other=0.0)  # fmt: skip
-        logits = tl.where(filled[None, :], dot(query, tl.trans(key)) * scale_log2, float("-inf"))
-        store_mass(largests + at, totals + at, logits, ROWS)
-        top = tl.max(logits, 1)
-        alive = top > float("-inf")
-        total = tl.sum(tl.exp2(logits - tl.where(alive, top, 0.0)[:, None]), 1)
-        score = (top + tl.log2(tl.where(alive, total, 1.0))) * LN2
-        tl.store(scores + (row * G + group) * row_pages + complete, score, mask=(group < G) & alive)
+                      mask=filled[:, None] & (channel < D)[None, :], other=0.0).to(tl.float32)  # fmt: skip
+        for g in range(ROWS):  # a matrix product would take shared memory from every program
+            query = tl.load(own + g * stride_qg + channel, mask=(channel < D) & (g < G), other=0.0).to(tl.float32)
+            logits = tl.where(filled, tl.sum(key * query[None, :], 1) * scale_log2, float("-inf"))
+            top = tl.max(logits, 0)
+            total = tl.sum(tl.exp2(logits - finite_or_zero(top)), 0)
+            tl.store(largests + at + g, top)
+            tl.store(totals + at + g, total)
+            score = (top + tl.log2(tl.where(total > 0, total, 1.0))) * LN2
+            tl.store(scores + (row * G + g) * row_pages + complete, score, mask=(top > float("-inf")) & (g < G))
     else:
         if PTX:
             lane_top, lane_total = score_by_lanes(
-                own, records + head * blocks * BYTES, table, scores + row * G * row_pages, tile, complete, row_pages,
-                scale_log2, stride_qg, G, BYTES, TABLE, WARPS, STEPS, AHEAD, WORDS, LOAD, LOAD_OPERANDS, COMPUTE,
-                OPERANDS,
+                own, records + head * blocks * BYTES, table, scores + row * G * row_pages, tile, steps, length,
+                row_pages, scale_log2, stride_qg, G, WARPS, START, START_OPERANDS, MAIN, MAIN_OPERANDS,
             )  # fmt: skip
             lane = tl.arange(0, 8)
             tl.store(largests + at + lane, lane_top, mask=lane < ROWS)
@@ -159,13 +158,17 @@ def store_mass(largests, totals, score, ROWS: tl.constexpr):
 
 
 @functools.cache
-def ptx_of(layout: Layout, used: bool) -> dict[str, Any]:
+def ptx_of(layout: Layout, used: bool, table_bytes: int, warps: int, stages: int, copy: str) -> dict[str, Any]:
     """The PTX of a layout as the kernel's constants; stand-ins where the branch is not used."""
     if not used:
-        return {"WORDS": 0, "LOAD": "", "LOAD_OPERANDS": "", "COMPUTE": "", "OPERANDS": ""}
-    c = layout.constants
-    texts = {"LOAD": ptx.load_text(c), "LOAD_OPERANDS": ptx.load_constraints(c), "COMPUTE": ptx.compute_text(c)}
-    return {"WORDS": ptx.word_count(c), "OPERANDS": ptx.compute_constraints(c), **texts}
+        return {"START": "", "START_OPERANDS": "", "MAIN": "", "MAIN_OPERANDS": ""}
+    ring = Ring(layout.constants, warps, stages, table_bytes, copy)
+    return {
+        "START": ring.start(),
+        "START_OPERANDS": START_OPERANDS,
+        "MAIN": ring.main(),
+        "MAIN_OPERANDS": MAIN_OPERANDS,
+    }
 
 
 def takes_ptx(queries: torch.Tensor, layout: Layout) -> bool:
@@ -176,6 +179,25 @@ def takes_ptx(queries: torch.Tensor, layout: Layout) -> bool:
     return shape and half and nvidia
 
 
+@dataclass(frozen=True)
+class RingShape:
+    """How the PTX branch shares out its work: warps of a program, slots of a warp's ring, warps per multiprocessor."""
+
+    warps: int = 2
+    stages: int = 2
+    resident: int = 12
+    registers: int | None = None
+    """At most so many per thread."""
+    copy: str = ""
+    """"bulk" or "async"; empty: what the device can."""
+
+    def steps(self, complete: int, rows: int, device: torch.device) -> int:
+        """Groups of eight pages per warp: the fewest with which all programs of all rows run at once."""
+        groups = -(-complete // PAGES_PER_WARP)
+        tiles = self.resident * multiprocessors(device) // self.warps // rows - 1  # one is for the open page
+        return -(-groups // (self.warps * max(tiles, 1)))
+
+
 class RecordScores:
     """Scores [N, H, G, P] (nats) of every page and masses per tile, with buffers; `run` allocates nothing.
 
@@ -184,29 +206,27 @@ class RecordScores:
 
     def __init__(
         self, queries: torch.Tensor, records: torch.Tensor, layout: Layout, cache: Cache, scale: float,
-        branch: str = "auto", steps: int | None = None,
+        branch: str = "auto", shape: RingShape | None = None,
     ) -> None:  # fmt: skip
         N, H, G, _ = queries.shape
         self.queries, self.records, self.layout, self.cache, self.scale = queries, records, layout, cache, scale
-        self.ptx = branch != "plain" and takes_ptx(queries, layout)
         complete = max(cache.longest // cache.page_size, 1)
-        wide = layout.scales == "float32"
-        self.warps = 2 if self.ptx else 4
-        self.steps = steps or self._steps(complete, N * H, queries.device)
-        self.ahead = wide and self.steps > 1
-        self.tile = ptx.PAGES_PER_WARP * self.warps * self.steps if self.ptx else 16
+        self.ptx = branch != "plain" and takes_ptx(queries, layout)
+        self.shape = shape or RingShape()
+        self.warps = self.shape.warps if self.ptx else 4
+        self.steps = self.shape.steps(complete, N * H, queries.device) if self.ptx else 1
+        self.tile = PAGES_PER_WARP * self.warps * self.steps if self.ptx else 16
         self.tiles = -(-complete // self.tile) + 1
         self.rows = padded(G, 1)
         self.scores = torch.empty((N, H, G, cache.pages), dtype=torch.float32, device=queries.device)
         self.largests = torch.empty((N * H, self.tiles, self.rows), dtype=torch.float32, device=queries.device)
         self.totals = torch.empty_like(self.largests)
-
-    def _steps(self, complete: int, rows: int, device: torch.device) -> int:
-        """Groups of eight pages per warp: all programs run at once. A power of two with loads ahead, where a number of
-        turns that does not divide leaves a loop that the assembler serialises."""
-        groups = -(-complete // ptx.PAGES_PER_WARP) * rows
-        steps = -(-groups // (WARPS_PER_MULTIPROCESSOR[self.layout.scales] * multiprocessors(device)))
-        return triton.next_power_of_2(steps) if self.layout.scales == "float32" else steps
+        table_bytes = 0 if cache.block_table is None else cache.block_table.element_size()
+        copy = self.shape.copy or ("bulk" if has_bulk_copies(queries.device) else "async")
+        self.constants = {**ptx_of(layout, self.ptx, table_bytes, self.warps, self.shape.stages, copy), "PTX": self.ptx,
+                          "M": 16, "WARPS": self.warps}  # fmt: skip
+        if self.ptx and self.shape.registers:
+            self.constants["maxnreg"] = self.shape.registers
 
     def run(self) -> torch.Tensor:
         """Launch."""
@@ -216,9 +236,8 @@ class RecordScores:
         score_records_kernel[(self.tiles, N * H)](
             queries, self.records, cache.keys, table, tokens, self.scores, self.largests, self.totals,
             *queries.stride()[:3], *cache.key_strides, stride_table, length, H, cache.blocks, self.scores.shape[3],
-            self.scale * LOG2E.value, M=self.tile, B=cache.page_size, B_PAD=padded(cache.page_size), D=d,
-            D_PAD=padded(d), RANK=layout.rank, G=G, G_PAD=padded(G), ROWS=self.rows, WARPS=self.warps,
-            STEPS=self.steps, AHEAD=self.ahead, PTX=self.ptx, num_warps=self.warps, **ptx_of(layout, self.ptx),
-            **layout.constants, **dependent_launch(queries.device), **cache.switches,
+            self.steps, self.scale * LOG2E.value, B=cache.page_size, B_PAD=padded(cache.page_size), D=d,
+            D_PAD=padded(d), RANK=layout.rank, G=G, G_PAD=padded(G), ROWS=self.rows, num_warps=self.warps,
+            **self.constants, **layout.constants, **dependent_launch(queries.device), **cache.switches,
         )  # fmt: skip
         return self.scores

@@ -59,7 +59,7 @@ def page_of(
     return block, (row % heads).to(tl.int64), here
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length_of_all", "pages", "first_page", "heads", "first_item", "items"])
 def gram_kernel(
     keys, block_table, tokens, grams, stride_kb, stride_ks, stride_kh, stride_table, length_of_all, pages, first_page,
     heads, first_item, items, M: tl.constexpr, B: tl.constexpr, B_PAD: tl.constexpr, D: tl.constexpr,
@@ -78,7 +78,7 @@ def gram_kernel(
     tl.store(grams + at, gram)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["length_of_all", "pages", "first_page", "blocks", "heads", "first_item", "items"])
 def finish_kernel(
     keys, block_table, tokens, vectors, centroids, bases, coefficients, records, stride_kb, stride_ks, stride_kh,
     stride_table, length_of_all, pages, first_page, blocks, heads, first_item, items,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.writing import dump_json, write_whole
 
 METHODS = ("locks",)
 
@@ -63,7 +63,8 @@ def _time(args: argparse.Namespace) -> int:
     if unknown:
         print(f"kvproof bench: unknown case {unknown[0]!r}; cases: {', '.join(method.CASES)}", file=sys.stderr)
         return 2
-    _write(method.run(lambda line: print(line, file=sys.stderr), args.case), args.json)
+    save = None if args.json in (None, "-") else lambda document: _write(document, args.json)
+    _write(method.run(lambda line: print(line, file=sys.stderr), args.case, save), args.json)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""How a call's arrays lie in the port's memory: fresh, as strided views between poison, interleaved, or reused.
+"""How a call's arrays lie in the port's memory: fresh, strided between poison, interleaved, far apart, or reused.
 
 Results must not depend on it. Kernels that rebuild an address from a shape, read past a view, or answer from what an
 earlier call left behind do (A1, D12, K4, K6 of the fault list).
@@ -21,6 +21,9 @@ class Giver(Protocol):
 
     def give(self, array: Any, dtype: str | None) -> Any:
         """A fresh array; ``dtype`` is the declared input dtype or None."""
+
+    def spread(self, array: Any, dtype: str | None, reach: int) -> Any:
+        """The content as a view whose first axis spans ``reach`` elements or more, on a GPU; elsewhere fresh."""
 
 
 def poisoned(shape: list[int], dtype: str, poison: int) -> Any:
@@ -68,8 +71,22 @@ def interleaved(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, st
     return {**views, "key_pool": both[:, 0], "value_pool": both[:, 1]}
 
 
-ORDERED = ("gains",)
-"""Arrays that may not be rolled: a port may refuse gains that increase."""
+REACH = 3 * 2**30
+"""Elements between the first block and the last: 32-bit offsets of the last third wrap."""
+
+
+def far(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) -> dict[str, Any]:
+    """Key and value pools as views whose blocks lie far apart, over more than 2^31 elements; the rest fresh.
+
+    That takes 13 to 26 GB: in a CPU's memory the pools are plain.
+    """
+    views = plain(giver, arrays, dtypes)
+    pools = {name: giver.spread(arrays[name], dtypes.get(name), REACH) for name in ("key_pool", "value_pool")}
+    return {**views, **pools}
+
+
+ORDERED = ("gains", "minimum", "maximum")
+"""Arrays that may not be rolled: a port may refuse gains that increase, and a minimum above its maximum."""
 
 
 def older(name: str, array: Any) -> Any:
@@ -94,5 +111,6 @@ WAYS: dict[str, Callable[[Giver, Mapping[str, Any], Mapping[str, str]], dict[str
     "plain": plain,
     "strided": strided,
     "interleaved": interleaved,
+    "far": far,
     "reuse": reuse,
 }

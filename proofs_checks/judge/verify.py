@@ -173,14 +173,16 @@ def verify(
     progress: Progress | None = None,
     waivers: Waivers | None = None,
     memory_limit: int | None = None,
+    python: str | None = None,
 ) -> Report:
     """Judge ``port`` (a module name or a path) and return the report. Never raises for what the port does.
 
-    ``stages`` limits the stages; ``stage_timeout`` is seconds per call; ``memory_limit`` is MiB of the port's process.
+    ``stages`` limits the stages; ``stage_timeout`` is seconds per call; ``memory_limit`` is MiB of the port's process,
+    ``python`` its interpreter.
     A port that cannot be imported, or has none of the stages, gives verdict ERROR.
     """
     return judge_session(
-        port, live_session(port, device, stage_timeout, memory_limit), stages, profile, progress, waivers
+        port, live_session(port, device, stage_timeout, memory_limit, python), stages, profile, progress, waivers
     )
 
 

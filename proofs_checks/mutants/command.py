@@ -9,9 +9,14 @@ from rich.console import Console
 from rich.table import Table
 
 from proofs_checks.judge.case import PROFILES
-from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.judge.commands import UsageError
 from proofs_checks.judge.reports.targets import check_target
+from proofs_checks.mutants.gpu.matrix import Judge, KernelKill, kernel_matrix
+from proofs_checks.mutants.gpu.matrix import as_json as kernels_json
+from proofs_checks.mutants.gpu.matrix import as_markdown as kernels_markdown
+from proofs_checks.mutants.gpu.registry import kernel_mutants
 from proofs_checks.mutants.matrix import Kill, kill_matrix, survivors
+from proofs_checks.writing import dump_json, write_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,12 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", metavar="FILE", help="write the matrix as JSON")
     parser.add_argument("--markdown", metavar="FILE", help="write the matrix as a Markdown page")
+    parser.add_argument("--gpu", action="store_true", help="judge wrong Triton kernels instead")
+    parser.add_argument("--device", help="where those run, as cuda; default: as the port declares")
+    parser.add_argument("--only", action="append", metavar="ID", help="this wrong kernel only (repeatable)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Judge every deliberately wrong port. Exit 0 if every one is killed, 1 if one survives."""
     check_target("json", args.json)
     check_target("markdown", args.markdown)
+    if args.gpu:
+        return _run_kernels(args)
+    if args.device or args.only:
+        raise UsageError("--device and --only go with --gpu")
     console = Console()
 
     def seen(kill: Kill) -> None:
@@ -41,6 +53,29 @@ def run(args: argparse.Namespace) -> int:
     if args.markdown:
         write_whole(args.markdown, as_markdown(kills))
     return 1 if survivors(kills) else 0
+
+
+def _run_kernels(args: argparse.Namespace) -> int:
+    """Judge wrong kernels. Exit 0 if all are killed and the kernels as they are pass, else 1."""
+    known = kernel_mutants()
+    unknown = sorted(set(args.only or []) - set(known))
+    if unknown:
+        raise UsageError(f"no wrong kernel {unknown[0]!r}; there are {', '.join(known)}")
+
+    def seen(kill: KernelKill) -> None:
+        mark = "survives" if kill.verdict == "PASS" else "told by"
+        print(f"{mark:8s} {kill.mutant.id}: {kill.case or ''} {kill.message}", flush=True)
+
+    kills = kernel_matrix(Judge(args.device, args.profile), seen=seen, only=args.only)
+    document = kernels_json(kills, args.device or "as declared")
+    print(
+        f"{sum(kill.right for kill in kills)} of {len(kills)} wrong kernels killed by a case that the right ones pass"
+    )
+    if args.json:
+        write_whole(args.json, dump_json(document))
+    if args.markdown:
+        write_whole(args.markdown, kernels_markdown(document))
+    return 0 if all(kill.right for kill in kills) else 1
 
 
 def summary(kills: list[Kill]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from proofs_checks.judge.backend import Backend
 from proofs_checks.judge.case import Case, within_profile
 from proofs_checks.judge.declared import Declared
 from proofs_checks.judge.judging import Prepared
@@ -17,7 +18,7 @@ from proofs_checks.judge.session import answered
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of
 from proofs_checks.judge.verify import diagnose, run_case
-from proofs_checks.judge.worker import Backend, call_stage, describe
+from proofs_checks.judge.worker import call_stage, describe
 from proofs_checks.mutants.base import build_port, mutant_port
 from proofs_checks.mutants.registry import Mutant, mutants
 

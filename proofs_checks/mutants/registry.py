@@ -47,6 +47,13 @@ def mutants() -> dict[str, Mutant]:
     from proofs_checks.judge.stages import STAGES
     from proofs_checks.mutants import (  # noqa: F401  (importing registers)
         attention,
+        baseline_evictions,
+        baseline_kivi,
+        baseline_pages,
+        baseline_selections,
+        baseline_steps,
+        baseline_token_scores,
+        baseline_turboquant,
         locks_codec,
         locks_packing,
         locks_score,

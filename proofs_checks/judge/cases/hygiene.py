@@ -13,6 +13,7 @@ from proofs_checks.judge.delivery import older
 
 VIEWS = "the same inputs as strided views with poison around them"
 REUSED = "the same buffers held other content in the call before"
+FAR = "blocks of the pools lie over more than 2^31 elements"
 HALVES = "key and value pool are halves of one buffer [blocks, 2, B, H, d]"
 
 
@@ -31,6 +32,7 @@ def hygiene_cases(cases: Sequence[Case]) -> list[Case]:
     ]
     if base.stage.startswith("paged") or base.stage.endswith("_paged"):
         ways.append(replace(again, name="interleaved-pools", suspect="A", why=HALVES, delivery="interleaved"))
+        ways.append(replace(again, name="far-blocks", suspect="I", why=FAR, delivery="far"))
     trial = replace(again, kind="metamorphic", suspect="K")
     ways.append(replace(trial, name="called-again", why=repeats.AGAIN, trial=repeats.called_again))
     if "block_table" in base.inputs():

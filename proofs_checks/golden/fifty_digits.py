@@ -1,33 +1,46 @@
-"""Every stage in mpmath with 50 digits, in plain loops over the definitions of the papers.
+"""Attention and Locks in mpmath with 50 digits, in plain loops over the definitions of the papers.
 
 Nothing here subtracts a maximum, orders a sum or vectorises: exponents of mpmath are unbounded and 50 digits outlast
 every cancellation of the tests. Arguments are the stages' float64 and integer arrays, read without rounding; results
 are nested lists of mpf (integers for codes, bytes and pages).
 """
 
-from fractions import Fraction
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from mpmath import mp, mpf
 
+from proofs_checks.golden.fifty_digits_codes import LEVEL, quantize_line
+
 mp.dps = 50
-LEVEL = {2: 1, 4: 7, 8: 127}
 
 
-def dot(a, b):
-    return mp.fsum(mpf(float(x)) * mpf(float(y)) for x, y in zip(a, b, strict=True))
+@lru_cache(maxsize=8192)
+def _row(content: bytes) -> list[Any]:
+    return [mpf(x) for x in np.frombuffer(content).tolist()]
 
 
-def factor(softmax_scale, d):
+def dot(a: Any, b: Any) -> Any:
+    """The inner product of two rows."""
+    rows = (_row(np.asarray(row, dtype=np.float64).tobytes()) for row in (a, b))  # one row meets many others
+    return mp.fdot(zip(*rows, strict=True))
+
+
+def factor(softmax_scale: Any, d: Any) -> Any:
+    """The factor on the logits."""
     return 1 / mp.sqrt(d) if softmax_scale is None else mpf(softmax_scale)
 
 
-def log_mass(exponents):
+def log_mass(exponents: Any) -> Any:
+    """Natural log of the sum of exponentials; -inf where there is nothing to sum."""
     mass = mp.fsum(mp.exp(z) for z in exponents if z != mp.ninf)
     return mp.log(mass) if mass else mp.ninf
 
 
-def attend(query, keys, values, scale):
+def attend(query: Any, keys: Any, values: Any, scale: Any) -> Any:
     """Output [d] and log-mass of one query over tokens given as lists of rows."""
     logits = [scale * dot(query, key) for key in keys]
     mass = mp.fsum(mp.exp(z) for z in logits)
@@ -37,22 +50,25 @@ def attend(query, keys, values, scale):
     return [mp.fsum(column) / mass for column in zip(*weighted, strict=True)], log_mass(logits)
 
 
-def group(queries, keys, values, scale):
+def group(queries: Any, keys: Any, values: Any, scale: Any) -> Any:
     """All queries [G, d] of one KV head."""
     states = [attend(query, keys, values, scale) for query in queries]
     return [s[0] for s in states], [s[1] for s in states]
 
 
-def stack(heads):
+def stack(heads: Any) -> Any:
+    """States of all heads as a result."""
     return {"output": [h[0] for h in heads], "lse": [h[1] for h in heads]}
 
 
-def attention(queries, keys, values, softmax_scale=None):
+def attention(queries: Any, keys: Any, values: Any, softmax_scale: Any = None) -> Any:
+    """`attention`."""
     scale = factor(softmax_scale, queries.shape[-1])
     return stack([group(q, k, v, scale) for q, k, v in zip(queries, keys, values, strict=True)])
 
 
-def merge_attention(outputs, lses):
+def merge_attention(outputs: Any, lses: Any) -> Any:
+    """`merge_attention`."""
     S, H, G, d = outputs.shape
     heads = []
     for h in range(H):
@@ -69,7 +85,15 @@ def merge_attention(outputs, lses):
     return stack(heads)
 
 
-def sparse_attention(queries, keys, values, pages, page_size, softmax_scale=None):
+def paged_attention(**inputs: Any) -> Any:
+    """`paged_attention`."""
+    return paged_sparse_attention(**inputs)
+
+
+def sparse_attention(
+    queries: Any, keys: Any, values: Any, pages: Any, page_size: Any, softmax_scale: Any = None
+) -> Any:
+    """`sparse_attention`: tokens in the order of the cache, whatever the order of pages."""
     scale = factor(softmax_scale, queries.shape[-1])
     heads = []
     for h in range(len(queries)):
@@ -78,13 +102,22 @@ def sparse_attention(queries, keys, values, pages, page_size, softmax_scale=None
     return stack(heads)
 
 
-def cached(pool, row, tokens, head):
+def cached(pool: Any, row: Any, tokens: Any, head: Any) -> Any:
     """The rows of one sequence and head, token by token through the block table."""
     B = pool.shape[1]
     return [pool[row[t // B], t % B, head] for t in range(tokens)]
 
 
-def paged_sparse_attention(queries, key_pool, value_pool, block_table, tokens, pages=None, softmax_scale=None):
+def paged_sparse_attention(
+    queries: Any,
+    key_pool: Any,
+    value_pool: Any,
+    block_table: Any,
+    tokens: Any,
+    pages: Any = None,
+    softmax_scale: Any = None,
+) -> Any:
+    """`paged_sparse_attention`, and `paged_attention` where ``pages`` is None."""
     scale = factor(softmax_scale, queries.shape[-1])
     B = key_pool.shape[1]
     results = []
@@ -93,12 +126,13 @@ def paged_sparse_attention(queries, key_pool, value_pool, block_table, tokens, p
         for h in range(queries.shape[1]):
             read = [t for t in range(length) if pages is None or t // B in pages[n, h].tolist()]
             rows = [cached(pool, block_table[n], length, h) for pool in (key_pool, value_pool)]
-            heads.append(group(queries[n, h], *([r[t] for t in read] for r in rows), scale))
+            keys, values = ([row[t] for t in read] for row in rows)
+            heads.append(group(queries[n, h], keys, values, scale))
         results.append(stack(heads))
     return {name: [r[name] for r in results] for name in ("output", "lse")}
 
 
-def page_modes(page):
+def page_modes(page: Any) -> Any:
     """Centroid [d], deviations [B][d], singular values (falling) and right vectors [m][d] of one page [B, d].
 
     The vectors come from the eigenvectors of D D^T as D^T u / sigma; modes below 1e-40 are left out.
@@ -118,7 +152,7 @@ def page_modes(page):
     return centroid, deviations, [m[0] for m in modes], [m[1] for m in modes]
 
 
-def summary_of(page, rank):
+def summary_of(page: Any, rank: Any) -> Any:
     """Centroid, columns [r][d] and coefficients [B][r] of one page; missing modes are 0."""
     centroid, deviations, _, right = page_modes(page)
     columns = [*right[:rank], *[[mpf(0)] * page.shape[1]] * (rank - len(right))]
@@ -126,25 +160,13 @@ def summary_of(page, rank):
     return centroid, columns, coefficients
 
 
-def half_even(x):
-    low = int(mp.floor(x))
-    rest = x - low
-    return low + (rest > 0.5 or (rest == 0.5 and low % 2 != 0))
-
-
-def quantize_line(line, level):
-    """Codes and scale of one line of mpf."""
-    scale = max(abs(x) for x in line) / level
-    return [half_even(x / scale) if scale else 0 for x in line], scale
-
-
-def deployed(page, rank, bits):
+def deployed(page: Any, rank: Any, bits: Any) -> Any:
     """`summary_of` after quantisation by ``bits`` (2, 4, 8, "fp" or None) and back."""
     centroid, columns, rows = summary_of(page, rank)
     if bits is None:
         return centroid, columns, rows
 
-    def back(line, level):
+    def back(line: Any, level: Any) -> Any:
         codes, scale = quantize_line(line, level)
         return [code * scale for code in codes]
 
@@ -152,24 +174,7 @@ def deployed(page, rank, bits):
     return centroid, columns if bits == "fp" else [back(v, LEVEL[bits]) for v in columns], rows
 
 
-def locks_dequantize_summary(
-    centroid_codes, centroid_scale, basis_codes, basis_scale, coefficient_codes, coefficient_scale
-):
-    """Rational products; every array element by element."""
-
-    def product(codes, scale):
-        exact = [Fraction(int(c)) * Fraction(float(s)) for c, s in zip(codes.ravel(), scale.ravel(), strict=True)]
-        return np.array([mpf(x.numerator) / x.denominator for x in exact], dtype=object).reshape(codes.shape).tolist()
-
-    d, r = basis_codes.shape[2:]
-    return {
-        "centroid": product(centroid_codes, np.repeat(centroid_scale, d)),
-        "basis": product(basis_codes, np.tile(basis_scale[:, :, None], (1, 1, d, 1))),
-        "coefficients": product(coefficient_codes, np.repeat(coefficient_scale, r)),
-    }
-
-
-def summary_logits(query, centroid, columns, rows, scale):
+def summary_logits(query: Any, centroid: Any, columns: Any, rows: Any, scale: Any) -> Any:
     """Logits of a page from its summary: the key is rebuilt, then multiplied by the query."""
     logits = []
     for row in rows:
@@ -178,11 +183,13 @@ def summary_logits(query, centroid, columns, rows, scale):
     return logits
 
 
-def exact_list(array):
+def exact_list(array: Any) -> Any:
+    """An array as nested lists of mpf."""
     return [exact_list(a) for a in array] if np.ndim(array) else mpf(float(array))
 
 
-def locks_score_pages(queries, centroid, basis, coefficients, softmax_scale=None):
+def locks_score_pages(queries: Any, centroid: Any, basis: Any, coefficients: Any, softmax_scale: Any = None) -> Any:
+    """`locks_score_pages`."""
     scale = factor(softmax_scale, queries.shape[-1])
     H, P = centroid.shape[:2]
     pages = [
@@ -196,19 +203,20 @@ def locks_score_pages(queries, centroid, basis, coefficients, softmax_scale=None
     }
 
 
-def exact_page_scores(queries, key_pages, softmax_scale=None):
+def exact_page_scores(queries: Any, key_pages: Any, softmax_scale: Any = None) -> Any:
+    """`exact_page_scores`."""
     scale = factor(softmax_scale, queries.shape[-1])
     heads = zip(queries, key_pages, strict=True)
     return {"scores": [[[log_mass([scale * dot(q, k) for k in p]) for p in pages] for q in qs] for qs, pages in heads]}
 
 
-def shares_of(scores):
+def shares_of(scores: Any) -> Any:
     """Softmax over pages of a list of mpf; nothing but -inf gives zeros."""
     total = mp.fsum(mp.exp(s) for s in scores)
     return [mp.exp(s) / total if total else mpf(0) for s in scores]
 
 
-def page_shares(scores, combine="share_average"):
+def page_shares(scores: Any, combine: Any = "share_average") -> Any:
     """Shares [P] of one KV head from its scores [G][P] in mpf."""
     if combine == "group_mass":
         return shares_of([log_mass(column) for column in zip(*scores, strict=True)])
@@ -216,42 +224,46 @@ def page_shares(scores, combine="share_average"):
     return [max(c) if combine == "group_max" else mp.fsum(c) / len(c) for c in columns]
 
 
-def locks_page_shares(scores, combine="share_average"):
+def locks_page_shares(scores: Any, combine: Any = "share_average") -> Any:
+    """`locks_page_shares`."""
     return {"shares": [page_shares(exact_list(head), combine) for head in scores]}
 
 
-def top_pages(shares, kept):
-    """Page 0, the last page, then the largest share again and again, the lower page among equals; ascending."""
+def top_pages(shares: Any, kept: Any) -> Any:
+    """Page 0, the last page and the largest shares between them, the lower page among equals; ascending."""
     P = len(shares)
-    chosen = list(dict.fromkeys([0, P - 1])) if kept < P else list(range(P))
-    while len(chosen) < kept:
-        best = None
-        for p in range(P):
-            if p not in chosen and (best is None or shares[p] > shares[best]):
-                best = p
-        chosen.append(best)
-    return sorted(chosen)
+    if kept >= P:
+        return list(range(P))
+    between = sorted(range(1, P - 1), key=lambda p: -shares[p])  # stable: equals stay in order
+    return sorted([0, P - 1, *between[: kept - 2]])
 
 
-def locks_select_pages(shares, budget_tokens, page_size):
+def locks_select_pages(shares: Any, budget_tokens: Any, page_size: Any) -> Any:
+    """`locks_select_pages`, ties to the lower page."""
     kept = min(-(-budget_tokens // page_size), shares.shape[1])
     return {"pages": [top_pages(exact_list(row), kept) for row in shares]}
 
 
-def decode_shares(queries, keys, rank, basis_bits, page_size, softmax_scale=None):
+def decode_shares(
+    queries: Any, keys: Any, rank: Any, basis_bits: Any, page_size: Any, softmax_scale: Any = None
+) -> Any:
     """Shares [P] of one KV head: queries [G, d], keys [T, d]."""
     scale = factor(softmax_scale, queries.shape[-1])
-    scores = [[] for _ in queries]
+    scores: Any = [[] for _ in queries]
     for start in range(0, len(keys), page_size):
         page = keys[start : start + page_size]
-        summary = deployed(page, rank, basis_bits) if len(page) == page_size else None
+        summary: Any = deployed(page, rank, basis_bits) if len(page) == page_size else None
         for g, q in enumerate(queries):
-            logits = summary_logits(q, *summary, scale) if summary else [scale * dot(q, k) for k in page]
+            logits = (
+                summary_logits(q, summary[0], summary[1], summary[2], scale)
+                if summary
+                else [scale * dot(q, k) for k in page]
+            )
             scores[g].append(log_mass(logits))
     return page_shares(scores)
 
 
-def ratio(computed, exact, bound):
+def ratio(computed: Any, exact: Any, bound: Any) -> Any:
     """Largest |computed - exact| / bound, 0 / 0 = 0; both of one shape; NaN counts as infinite."""
     worst = mpf(0)
     exact = np.array(exact, dtype=object).reshape(computed.shape)

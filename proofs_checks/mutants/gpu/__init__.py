@@ -1,0 +1,1 @@
+"""Wrong kernels: `fastimpl` with one edit of its text, judged as a port on a device."""
