@@ -32,9 +32,7 @@ STAGES = (
 def test_the_interpreted_kernels_pass_their_stages(monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     port = tmp_path / "one_dtype.py"
-    port.write_text(
-        "from fastimpl.port import *\nfrom fastimpl.port import FRAMEWORK\nDTYPES = ('float32',)\n"
-    )
+    port.write_text("from fastimpl.port import *\nfrom fastimpl.port import FRAMEWORK\nDTYPES = ('float32',)\n")
     report = verify(str(port), list(STAGES), "quick", None, 120.0)
     assert report.verdict == "PASS", report
     assert {row.stage for row in report.stages if row.verdict == "PASS"} == set(STAGES)
