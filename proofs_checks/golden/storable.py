@@ -5,7 +5,6 @@ from __future__ import annotations
 from proofs_checks.judge.files.layout import in_files
 from proofs_checks.judge.suite import cases_of
 
-
 UNSETTLED = ("lazyeviction_scores",)
 """Stages whose source leaves the answer to parameters of ours (AMB-67): judged at these, but no file fixes them."""
 
