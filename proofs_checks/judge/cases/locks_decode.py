@@ -79,8 +79,8 @@ def decode_cases() -> list[Case]:
         ),
         probe("own-summary", "G", "three KV heads, each its own summary and queries", partial(spread_pages, 250, H=3)),
         probe("codes-to-nearest", "D", "int4 codes to nearest, a scale per column", partial(_level, 4, 160, 1)),
-        probe("every-mode-of-4", "H", "rank 4 keeps four modes", partial(_level, None, 160, 1)),
-        probe("every-mode-of-8", "H", "rank 8 keeps eight modes", partial(_level, None, 160, 1, 8)),
+        probe("every-mode-of-4", "H", "rank 4 keeps four modes", partial(carried_pages, 3, 8.0, 2.5, rank=4)),
+        probe("every-mode-of-8", "H", "rank 8 keeps eight modes", partial(carried_pages, 7, 8.0, 2.5, rank=8, modes=8)),
         probe("last-page-counts", "A", "a complete last page is in every normaliser", shaped(TAIL_HOLDS_HEAD_0)),
         *_sized_cases(stage),
         probe("ternary-codes", "D", "int2 codes to nearest, a scale per column", partial(_level, 2, 320, 3)),
@@ -157,9 +157,9 @@ def _half_scale() -> Inputs:
     return {**inputs, "queries": 2 * inputs["queries"], "softmax_scale": 1 / 16}
 
 
-def _level(bits: int | None, budget: int, G: int, rank: int = 4) -> Inputs:
+def _level(bits: int, budget: int, G: int) -> Inputs:
     """41 pages that nothing but their own modes tells apart: some lie close enough for codes to decide."""
-    return spread_pages(650, budget=budget, bits=bits, G=G, rank=rank, apart=0.0)
+    return spread_pages(650, budget=budget, bits=bits, G=G, rank=4, apart=0.0)
 
 
 def _found() -> Inputs:

@@ -8,6 +8,7 @@ import pytest
 from proofs_checks.golden.check import SUMS, golden_directory, load_case, load_manifest, read_sums
 from proofs_checks.golden.manifest import NAME
 from proofs_checks.golden.port import call
+from proofs_checks.golden.storable import storable
 from proofs_checks.mutants.base import mutant_port
 from proofs_checks.mutants.matrix import LocalSession
 from proofs_checks.mutants.registry import mutants
@@ -35,10 +36,12 @@ def tensors_of(case):
 def test_all_wrong_ports_are_caught_but_for_what_files_cannot_hold():
     survivors, known = [], mutants()
     for name, mutant in known.items():
+        if not storable(mutant.stage):
+            continue  # results that are drawn at random have no stored answer
         session = LocalSession(mutant_port(name))
         own = [e for e in CASES.values() if e.stage == mutant.stage]
         with np.errstate(all="ignore"):
             if not any(call(session, entry, tensors_of(entry.id), "float32") for entry in own):
                 survivors.append(name)
-    assert len(known) > 200
+    assert len(known) > 400
     assert set(survivors) == set(BEYOND_FILES)
