@@ -77,7 +77,7 @@ images of all modes as one product on the matrix units, which frees the serial l
   against float32 attention over those pages (2e-3 of its norm, bfloat16).
 - `kvproof verify`, profile quick, bfloat16, float16 and float32: `locks_decode`, `locks_decode_paged`,
   `locks_build_summary`, `locks_score_pages`, `locks_select_pages`, `exact_page_scores` and the five attention stages pass;
-  run before the last two steps of the selection's table.
+  run before the last two steps of the selection's table and before the query was asked for first.
 - `pytest -m gpu` (16 tests: NaN in every page not chosen, replay with other content and lengths, batches, strides, offsets
   beyond 2^31, splits), before those two steps too; after them the first two tests, before the time ended. The two steps
   themselves run on the CPU, in a small PTX machine inside Triton's interpreter, bit for bit like the plain branch.
