@@ -13,7 +13,7 @@ import numpy as np
 
 from proofs_checks.capture import needle_slice
 from proofs_checks.judge.cases.readkv_inputs import captured_read, gains_of
-from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.writing import dump_json, write_whole
 from refimpl.attention import attention
 from refimpl.readkv.allocation import readkv_choose_depths
 from refimpl.readkv.reader import encode_cache, readkv_attention

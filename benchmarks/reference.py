@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from proofs_checks.capture import long_text_slice
-from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.writing import dump_json, write_whole
 from refimpl.attention import attention
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.score import exact_page_scores

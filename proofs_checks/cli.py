@@ -50,8 +50,10 @@ VERBS = {
     "repro": Verb("make the one call of one case again and judge it", JUDGE, "add_repro", "run_repro"),
     "mutants": Verb("judge ports that are wrong on purpose: the kill matrix", "proofs_checks.mutants.command"),
     "prove": Verb("check every numbered statement of the papers", "proofs_checks.statements.command"),
+    "golden": Verb("write, check, list or explain the golden files", "proofs_checks.golden.command"),
     "microscope": Verb("repeat the papers' measurements on a capture", "proofs_checks.microscope.command"),
     "bench": Verb("time the Triton kernels, or compile them for absent devices", "proofs_checks.bench.command"),
+    "public": Verb("judge public packages, each in an environment of its own", "proofs_checks.public.command"),
     "capture": Verb(
         "make a capture from a GGUF Llama-family model, on the CPU", "proofs_checks.microscope.gguf_capture"
     ),

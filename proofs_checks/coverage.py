@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections import Counter
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
-from proofs_checks.fixtures import FixtureError, checkout_directory
+from proofs_checks.pages import write_page
 
 PAPERS = {"locks": "Locks", "readkv": "ReadKV"}
 KINDS = {
@@ -182,16 +181,5 @@ def render_row(entry: Entry) -> str:
     return f"| {entry.id} | {entry.title} | {entry.status} | {where} | {entry.note + ' ' if entry.note else ''}|"
 
 
-def main() -> int:
-    """Write docs/coverage.md beside this checkout's packages; 0 when done, 3 outside a checkout."""
-    try:
-        docs = checkout_directory("docs")
-    except FixtureError as error:
-        print(f"coverage: {error}", file=sys.stderr)
-        return 3
-    (docs / "coverage.md").write_text(render_markdown(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(write_page("coverage.md", render_markdown))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, Sizes, integers, real, whole
+from refimpl.checks import ArgumentError, FloatArray, Sizes, integers, number, real, whole
 
 
 def log_sum_exp(x: FloatArray) -> FloatArray:
@@ -32,9 +31,18 @@ def scale_of(softmax_scale: float | None, d: int) -> float:
     """The factor on every logit: ``softmax_scale``, or 1/sqrt(d) for None. Raises ArgumentError unless finite."""
     if softmax_scale is None:
         return 1.0 / math.sqrt(d) if d else 1.0
-    if isinstance(softmax_scale, bool) or not isinstance(softmax_scale, Real) or not math.isfinite(softmax_scale):
-        raise ArgumentError(f"softmax_scale: expected a finite number, got {softmax_scale!r}")
-    return float(softmax_scale)
+    return number("softmax_scale", softmax_scale)
+
+
+def softmax(logits: FloatArray) -> FloatArray:
+    """Weights [..., T] of logits [..., T]: equal logits get equal weights, bit for bit; no tokens give no weights.
+
+    >>> softmax(np.array([3.0, 3.0])).tolist()
+    [0.5, 0.5]
+    """
+    masses = np.exp(logits - logits.max(axis=-1, keepdims=True, initial=-np.inf))  # [..., T]
+    weights: FloatArray = masses / masses.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def attend(queries: FloatArray, keys: FloatArray, values: FloatArray, scale: float) -> dict[str, FloatArray]:

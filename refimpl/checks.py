@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,13 +23,16 @@ class Sizes(dict[str, int]):
     def bind(self, name: str, shape: tuple[int, ...], axes: str) -> None:
         """Match ``shape`` against letters or numbers like ``"H G d"``; a letter seen before must keep its size."""
         letters = axes.split()
-        expected = [int(letter) if letter.isdigit() else self.get(letter) for letter in letters]
-        fits = len(shape) == len(letters) and all(e in (None, s) for e, s in zip(expected, shape, strict=True))
+        bound = dict(self)
+        fits = len(shape) == len(letters) and all(
+            size == (int(letter) if letter.isdigit() else bound.setdefault(letter, size))
+            for letter, size in zip(letters, shape, strict=True)
+        )
         if not fits:
             known = ", ".join(f"{k}={self[k]}" for k in dict.fromkeys(letters) if k in self)
             wanted = f"[{', '.join(letters)}]" + (f" with {known}" if known else "")
             raise ArgumentError(f"{name}: expected shape {wanted}, got {list(shape)}")
-        self.update({k: s for k, s in zip(letters, shape, strict=True) if not k.isdigit()})
+        self.update(bound)
 
 
 def real(
@@ -84,6 +89,21 @@ def whole(name: str, value: Any, *, low: int | None = None, high: int | None = N
         span = f"at least {low}" if high is None else f"at most {high}" if low is None else f"in {low}..{high}"
         raise ArgumentError(f"{name}: expected {span}, got {value}")
     return int(value)
+
+
+def number(name: str, value: Any, *, low: float | None = None, above: float | None = None) -> float:
+    """Return ``value`` as a float, at least ``low`` and above ``above``; raises ArgumentError for anything else.
+
+    >>> number("floor", 1, above=0)
+    1.0
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ArgumentError(f"{name}: expected a finite number, got {value!r}")
+    if low is not None and value < low:
+        raise ArgumentError(f"{name}: expected a number of at least {low}, got {value!r}")
+    if above is not None and value <= above:
+        raise ArgumentError(f"{name}: expected a number above {above}, got {value!r}")
+    return float(value)
 
 
 def choice(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

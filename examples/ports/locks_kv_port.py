@@ -31,6 +31,15 @@ the kernel casts to fp16 is unchanged), and ``tensor_bool | scalar_bool`` makes 
 
 import os
 
+PACKAGE = "locks-kv"
+VERSION = "0.1.4"
+MODULES = ("locks", "locks.selection", "locks.attention")
+INSTALL = ("--no-deps",)  # it asks for vLLM, which what is driven here does not import
+REQUIRES = ("torch==2.13.0", "triton")
+DRIVES = (
+    "its functions that run without a GPU, by the paper: build, coding, scores, selection, sparse attention, decode"
+)
+
 os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
 os.environ["LOCKS_FORCE_SCORE_TORCH"] = "1"  # the scorer's torch twin instead of the CUDA kernel
 

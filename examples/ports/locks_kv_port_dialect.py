@@ -25,6 +25,13 @@ from locks_kv_port import (  # noqa: F401
     sparse_attention,
 )
 
+PACKAGE = "locks-kv"
+VERSION = "0.1.4"
+MODULES = ("locks", "locks.selection", "locks.attention")
+INSTALL = ("--no-deps",)  # it asks for vLLM, which what is driven here does not import
+REQUIRES = ("torch==2.13.0", "triton")
+DRIVES = "the same functions, judged by the documented departures of its own dialect"
+
 DIALECT = "locks-kv-0.1.4"
 
 

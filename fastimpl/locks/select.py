@@ -191,7 +191,7 @@ def select_kernel(
         sources = (wide + (own + first_item).to(tl.int64), zero + count, zero + kept)
         targets = (wide + (kept_values + out).to(tl.int64), wide + (kept_ids + out).to(tl.int64))
         table = wide + (block_table + (row // heads).to(tl.int64) * stride_table).to(tl.int64)
-        targets = targets + (wide + (kept_blocks + out).to(tl.int64), table, zero + first_item)  # noqa: RUF005
+        targets = targets + (wide + (kept_blocks + out).to(tl.int64), table, zero + first_item)
         tl.inline_asm_elementwise(TEXT, OPERANDS, sources + targets, dtype=tl.int32, is_pure=False, pack=1)
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.writing import dump_json, write_whole
 
 METHODS = ("locks",)
 

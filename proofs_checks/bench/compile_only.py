@@ -31,6 +31,13 @@ POINTERS = {
 }
 """Types of pointer arguments by name, where a configuration does not say otherwise."""
 
+PAGE_SCORES = {"M": 16, "D": 128, "D_PAD": 128, "G": 8, "G_PAD": 16}
+SUMMARIES = dict.fromkeys(
+    ("minimum", "maximum", "centroids", "directions", "energies", "mean", "basis", "coordinates"), "*fp32"
+)
+NUMBERS = ("scale", "scale_log2", "half_variance", "log_tokens", "level")
+"""Scalars that are no integers."""
+
 Configuration = tuple[str, dict[str, Any], dict[str, str], int]
 """Module, compile-time constants, pointer types of its own, warps."""
 
@@ -94,7 +101,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         **SWITCHES,
         **follow,
     }
-    return two | {
+    return two | other_systems() | fixed_rate_codes() | {
         "split_attention_kernel": ("attention", split, {"pages": "*i32"}, 4),
         "merge_kernel": ("attention", {"G": 8, "D": 128, "D_PAD": 128, "BLOCK": 32, **follow}, {}, 4),
         "score_summary_kernel": ("locks.score", {"M": 16, **PAGE, "RANK": 8, **group, **SWITCHES}, summary, 4),
@@ -108,6 +115,36 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "pack_kernel": ("locks.quantize", line, {}, 4),
         "unpack_kernel": ("locks.quantize", line, {}, 4),
     }  # fmt: skip
+
+
+def fixed_rate_codes() -> dict[str, Configuration]:
+    """One configuration per kernel of KIVI and TurboQuant; none has inline PTX."""
+    coded = {"x": "*bf16", "codes": "*u8", "zeros": "*fp32"}
+    vectors = {**coded, "rotation": "*fp32", "levels": "*fp32", "norms": "*fp32"}
+    slot = {"keys": "*u8", "values": "*u8", "slots": "*u8", "zeros": "*fp32", "norms": "*fp32"}
+    size = {"D": 128, "D_PAD": 128}
+    return {
+        "kivi_group_kernel": ("baselines.kivi", {"N": 32, "N_PAD": 32, "LINES": 4}, {**coded, "levels": "fp32"}, 4),
+        "kivi_ungroup_kernel": ("baselines.kivi", {"N": 32, "BLOCK": 1024}, {**coded, "x": "*fp32"}, 4),
+        "turboquant_encode_kernel": ("baselines.turboquant", {**size, "L": 16}, vectors, 4),
+        "turboquant_decode_kernel": ("baselines.turboquant", {**size, "CORRECT": True}, {**vectors, "x": "*fp32"}, 4),
+        "slot_pack_kernel": ("baselines.turboquant", {"D": 128, "HALF_PAD": 64}, slot, 1),
+        "slot_unpack_kernel": ("baselines.turboquant", {"D": 128, "HALF_PAD": 64}, slot, 1),
+    }
+
+
+def other_systems() -> dict[str, Configuration]:
+    """One configuration per kernel of `fastimpl.baselines`; none has inline PTX."""
+    probe = {"BLOCK": 64, "RANK": 32, "R_PAD": 32, "D": 128, "G": 8, "G_PAD": 16}
+    gathered = {"probes": "*fp32", "factors": "*fp32", "channels": "*i64"}
+    return {
+        "envelope_kernel": ("baselines.quest", PAGE, SUMMARIES, 4),
+        "envelope_scores_kernel": ("baselines.quest", PAGE_SCORES, SUMMARIES, 4),
+        "centroid_scores_kernel": ("baselines.centroid", PAGE_SCORES, SUMMARIES, 4),
+        "moment_scores_kernel": ("baselines.moment_core", {**PAGE_SCORES, "RANK": 8}, SUMMARIES, 4),
+        "shared_scores_kernel": ("baselines.shared_basis", {**PAGE_SCORES, **PAGE, "M": 8, "RANK": 48}, SUMMARIES, 4),
+        "probe_kernel": ("baselines.sparq", probe, gathered, 4),
+    }
 
 
 def names() -> list[tuple[str, str]]:
@@ -127,7 +164,7 @@ def compile_here(kernel: str, target: str, branch: str) -> dict[str, Any]:
     signature = {}
     for parameter in function.params:
         name = parameter.name
-        kind = (POINTERS | pointers).get(name, "fp32" if name in ("scale_log2", "level") else "i32")
+        kind = (POINTERS | pointers).get(name, "fp32" if name in NUMBERS else "i32")
         signature[name] = "constexpr" if parameter.is_constexpr else kind
     # pointers and strides are multiples of 16, as the launcher finds them for d = 128: loads are vectors only then
     aligned = {

@@ -63,6 +63,8 @@ class Case:
     stage must never read. ``dtypes`` limits the input dtypes in which the inputs are representable. ``delivery`` says
     how the port's arrays lie in memory (`proofs_checks.judge.delivery`); such a case repeats the case named ``base``,
     so it diagnoses only where that one passes. ``must_raise`` inputs are illegal: a port that answers them is wrong.
+    ``sized`` says that a probe meets a fault of size (a tile, a count, an integer type): faults of every class show at
+    an unusual size too, so such probes stand after all others.
     ``trial`` makes calls of its own and judges them together; such a case is metamorphic, needs a live port, and the
     reference is never run on its inputs as a whole.
     """
@@ -82,6 +84,7 @@ class Case:
     delivery: str = "plain"
     base: str | None = None
     must_raise: bool = False
+    sized: bool = False
     trial: Trial | None = None
 
     @property
@@ -123,6 +126,10 @@ class Family:
     def probe(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
         """A probe judged by the stage's own check (a bound, or a set)."""
         return Case(self.stage, name, more.pop("kind", "bounded"), suspect, why, inputs, **more)
+
+    def size(self, name: str, suspect: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
+        """A probe of an unusual size; it isolates where everything of a usual size passes."""
+        return self.probe(name, suspect, why, inputs, **more, sized=True)
 
     def general(self, name: str, why: str, inputs: Callable[[], Inputs], **more: Any) -> Case:
         """A general case: random or real inputs."""

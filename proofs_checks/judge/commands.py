@@ -18,14 +18,16 @@ from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.dialects import DIALECTS, PAPER, Dialect, find_anywhere
 from proofs_checks.judge.files import layout
 from proofs_checks.judge.files.session import file_session
-from proofs_checks.judge.report import dump_json, write_whole
+from proofs_checks.judge.interpreter import add_python
 from proofs_checks.judge.reports import targets
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import live_session
 from proofs_checks.judge.stages import STAGES
 from proofs_checks.judge.suite import cases_of
+from proofs_checks.judge.systems import SYSTEMS
 from proofs_checks.judge.terminal import StageProgress, print_report
 from proofs_checks.judge.verify import run_case, summarize, verify
+from proofs_checks.writing import dump_json, write_whole
 
 
 class UsageError(Exception):
@@ -47,6 +49,7 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
         metavar="MIB",
         help="limit of the port's process (default 8192, or half of the machine)",
     )
+    add_python(parser)
     add_expected(parser)
     targets.add_targets(parser)
 
@@ -107,6 +110,7 @@ def run_verify(args: argparse.Namespace) -> int:
             progress,
             known,
             args.memory_limit,
+            args.python,
         )
     print_report(report, Console(stderr=targets.to_stdout(args)))
     targets.write_reports(args, report)
@@ -150,7 +154,13 @@ def listing(rules: Dialect = DIALECTS[PAPER]) -> dict[str, Any]:
         }
         for stage in map(rules.stage, STAGES)
     ]
-    return {"stages": stages, "statements": _statements(), "systems": [], "mutants": _mutants(), "sections": sections()}
+    return {
+        "stages": stages,
+        "statements": _statements(),
+        "systems": [system.row() for system in SYSTEMS],
+        "mutants": _mutants(),
+        "sections": sections(),
+    }
 
 
 def _statements() -> list[dict[str, str]]:
@@ -166,7 +176,7 @@ def _mutants() -> list[dict[str, str]]:
 
 
 def run_list(args: argparse.Namespace) -> int:
-    """Print the stage table."""
+    """Print the stage table, and the papers' systems with their stages."""
     rules = DIALECTS[args.dialect or PAPER]
     if args.json:
         _write_json(args.json, listing(rules))
@@ -177,6 +187,9 @@ def run_list(args: argparse.Namespace) -> int:
         console.print(f"    {stage.source}; {len(rules.cases_of(stage.name))} cases", highlight=False)
         for case in rules.cases_of(stage.name) if args.cases else ():
             console.print(f"    {case.id} [{case.kind}, {case.suspect}] {case.why}", markup=False, soft_wrap=True)
+    for system in SYSTEMS:
+        text = f"{system.system} ({system.source}): {', '.join(system.stages)}"
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
     return 0
 
 
@@ -227,6 +240,7 @@ def add_repro(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", default=None, help="input dtype (default float32)")
     parser.add_argument("--device", help="overrides the port's DEVICE")
+    add_python(parser)
     parser.add_argument(
         "--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of the call (default 20)"
     )
@@ -240,7 +254,7 @@ def run_repro(args: argparse.Namespace) -> int:
     if dtype not in case.dtypes:
         raise UsageError(f"--dtype: {case.id} has inputs in {', '.join(case.dtypes)}, not {dtype!r}")
     folder = Path(args.port).is_dir() and (Path(args.port) / layout.MANIFEST).is_file()
-    live = live_session(args.port, args.device, args.stage_timeout)
+    live = live_session(args.port, args.device, args.stage_timeout, python=args.python)
     with file_session(args.port) if folder else live as session:
         case, _, _ = _case_and_dtype(args.case, session.declared.dialect)
         try:

@@ -85,8 +85,8 @@ def far(giver: Giver, arrays: Mapping[str, Any], dtypes: Mapping[str, str]) -> d
     return {**views, **pools}
 
 
-ORDERED = ("gains",)
-"""Arrays that may not be rolled: a port may refuse gains that increase."""
+ORDERED = ("gains", "minimum", "maximum")
+"""Arrays that may not be rolled: a port may refuse gains that increase, and a minimum above its maximum."""
 
 
 def older(name: str, array: Any) -> Any:

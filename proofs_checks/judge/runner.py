@@ -43,10 +43,15 @@ class PortStopped(Exception):  # noqa: N818  (an outcome of judging, not a fault
 
 
 class PortProcess:
-    """One child process that holds a port. Restarted by `load` after it stopped. ``memory_limit`` is MiB."""
+    """One child process that holds a port. Restarted by `load` after it stopped.
 
-    def __init__(self, spec: str, device: str | None = None, memory_limit: int | None = None) -> None:
-        self.spec, self.device = spec, device
+    ``memory_limit`` is MiB; ``python`` is the interpreter that runs it, this process's own where none is given.
+    """
+
+    def __init__(
+        self, spec: str, device: str | None = None, memory_limit: int | None = None, python: str | None = None
+    ) -> None:
+        self.spec, self.device, self.python = spec, device, python or sys.executable
         self.memory_limit = memory.default_limit() if memory_limit is None else memory_limit
         self._looked = 0.0
         self._child: subprocess.Popen[bytes] | None = None
@@ -60,7 +65,7 @@ class PortProcess:
         root = str(Path(__file__).resolve().parents[2])
         path = os.pathsep.join(p for p in (root, os.environ.get("PYTHONPATH")) if p)
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "proofs_checks.judge.worker", self.spec, str(child_in), str(child_out)],
+            [self.python, "-P", "-m", "proofs_checks.judge.worker", self.spec, str(child_in), str(child_out)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

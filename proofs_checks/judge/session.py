@@ -118,13 +118,17 @@ def answered(reply: Mapping[str, Any], results: dict[str, Any], names: Iterable[
 
 @contextmanager
 def live_session(
-    port: str, device: str | None = None, timeout: float = 20.0, memory_limit: int | None = None
+    port: str,
+    device: str | None = None,
+    timeout: float = 20.0,
+    memory_limit: int | None = None,
+    python: str | None = None,
 ) -> Iterator[LiveSession]:
     """Load ``port`` in a process that ends with the block. Raises PortError where it cannot be used.
 
-    ``timeout`` is seconds per call, ``memory_limit`` MiB of the process.
+    ``timeout`` is seconds per call, ``memory_limit`` MiB of the process, ``python`` its interpreter.
     """
-    with PortProcess(port, device, memory_limit) as process:
+    with PortProcess(port, device, memory_limit, python) as process:
         yield LiveSession(port, process, load(process), timeout)
 
 

@@ -8,6 +8,14 @@ from functools import cache
 from proofs_checks.judge.case import Case
 from proofs_checks.judge.cases import (
     attention,
+    baseline_evictions,
+    baseline_kivi,
+    baseline_pages,
+    baseline_selections,
+    baseline_steps,
+    baseline_summaries,
+    baseline_token_scores,
+    baseline_turboquant,
     locks_codec,
     locks_decode,
     locks_select,
@@ -55,15 +63,51 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
     "lloyd_max_codebook": readkv_quantiser.codebook_cases,
     "affine_quantize": readkv_quantiser.quantize_cases,
     "affine_dequantize": readkv_quantiser.dequantize_cases,
+    "quest_envelope": baseline_pages.envelope_cases,
+    "quest_scores": baseline_pages.envelope_score_cases,
+    "quest_pages": baseline_pages.page_choice_cases,
+    "centroid_scores": baseline_summaries.centroid_cases,
+    "moment_scores": baseline_summaries.moment_cases,
+    "shared_basis_scores": baseline_summaries.shared_cases,
+    "codebook_scores": baseline_summaries.codebook_cases,
+    "sparq_attention": baseline_steps.sparq_cases,
+    "sparq_nested_attention": baseline_steps.nested_cases,
+    "loki_attention": baseline_steps.loki_cases,
+    "shadowkv_landmarks": baseline_selections.landmark_cases,
+    "shadowkv_chunks": baseline_selections.chunk_cases,
+    "shadowkv_low_rank": baseline_selections.low_rank_cases,
+    "rocketkv_snap": baseline_selections.snap_cases,
+    "rocketkv_tokens": baseline_selections.rocket_cases,
+    "kvzip_keep": baseline_evictions.zip_cases,
+    "evict_tokens": baseline_evictions.evict_cases,
+    "expected_attention_scores": baseline_token_scores.expected_cases,
+    "rkv_scores": baseline_token_scores.rkv_cases,
+    "triattention_scores": baseline_token_scores.triattention_cases,
+    "lazyeviction_scores": baseline_token_scores.lazy_cases,
+    "kivi_quantize": baseline_kivi.quantize_cases,
+    "kivi_dequantize": baseline_kivi.dequantize_cases,
+    "turboquant_rotation": baseline_turboquant.rotation_cases,
+    "turboquant_encode": baseline_turboquant.encode_cases,
+    "turboquant_decode": baseline_turboquant.decode_cases,
+    "turboquant_pack_slots": baseline_turboquant.pack_cases,
+    "turboquant_unpack_slots": baseline_turboquant.unpack_cases,
+    "qjl_encode": baseline_turboquant.qjl_encode_cases,
+    "qjl_estimate": baseline_turboquant.qjl_estimate_cases,
+    "qjl_inner_products": baseline_turboquant.qjl_product_cases,
+    "turboquant_inner_products": baseline_turboquant.product_cases,
+    "lloyd2_encode": baseline_kivi.lloyd2_encode_cases,
+    "lloyd2_decode": baseline_kivi.lloyd2_decode_cases,
 }
 
 
 @cache
 def cases_of(stage: str) -> tuple[Case, ...]:
-    """The cases of one stage, probes in the order in which they diagnose, hygiene last."""
-    own = FAMILIES[stage]()
+    """The cases of one stage in the order in which they diagnose: probes, those of size, general cases, hygiene."""
+    own = sorted(FAMILIES[stage](), key=lambda case: case.sized if case.probe else 2)
     if all(isinstance(value, (int, str)) for value in own[0].inputs().values()):
         return tuple(own)  # no array, so no other way to deliver one
+    if all(case.trial for case in own):
+        return tuple(own)  # drawn at random: no answer to compare with when the inputs come another way
     return (*own, *hygiene_cases(own), *trial_cases(stage))
 
 

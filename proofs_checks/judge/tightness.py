@@ -14,13 +14,19 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from proofs_checks.judge.report import BAD, dump_json, write_whole
+from proofs_checks.judge.report import BAD
 from proofs_checks.judge.verify import verify
+from proofs_checks.writing import dump_json, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 SUPPORT = ROOT / "tests" / "support"
-PORTS = ("examples/ports/numpy_port.py", "refimpl.port", "examples/ports/torch_port.py")
+PORTS = (
+    "examples/ports/numpy_port.py",
+    "refimpl.port",
+    "examples/ports/torch_port.py",
+    "tests/support/honest_reads.py",
+)
 SEEDS, DRAWS = 10, 3
 Row = dict[str, Any]
 

@@ -145,10 +145,14 @@ def diagnose(outcomes: Sequence[Outcome]) -> str | None:
     """The class that the stage's failures point at: the first failing probe's, where some probe failed.
 
     Probes stand in the order in which they isolate: an earlier one is not upset by the faults that later ones look for.
+    Class K comes before them all where a call's memory told it: poison that looks like a number is a failure like any.
     """
     failed = [o for o in outcomes if o.verdict in BAD]
     names = {o.case.name for o in failed}
-    return next((o.suspect or o.case.suspect for o in failed if o.case.probe and o.case.base not in names), None)
+    told = [o for o in failed if o.case.probe and o.case.base not in names]
+    if any(o.suspect == "K" and o.case.trial is None for o in told):
+        return "K"
+    return next((o.suspect or o.case.suspect for o in told), None)
 
 
 def _failure(port: str, outcome: Outcome, diagnosis: str | None) -> Failure:
@@ -169,14 +173,16 @@ def verify(
     progress: Progress | None = None,
     waivers: Waivers | None = None,
     memory_limit: int | None = None,
+    python: str | None = None,
 ) -> Report:
     """Judge ``port`` (a module name or a path) and return the report. Never raises for what the port does.
 
-    ``stages`` limits the stages; ``stage_timeout`` is seconds per call; ``memory_limit`` is MiB of the port's process.
+    ``stages`` limits the stages; ``stage_timeout`` is seconds per call; ``memory_limit`` is MiB of the port's process,
+    ``python`` its interpreter.
     A port that cannot be imported, or has none of the stages, gives verdict ERROR.
     """
     return judge_session(
-        port, live_session(port, device, stage_timeout, memory_limit), stages, profile, progress, waivers
+        port, live_session(port, device, stage_timeout, memory_limit, python), stages, profile, progress, waivers
     )
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from proofs_checks.microscope.source import CaptureSet, check_digests, load_capt
 from proofs_checks.microscope.table import Shape
 from proofs_checks.microscope.tables import all_tables
 from proofs_checks.microscope.trouble import told
+from proofs_checks.writing import dump_json, write_whole
 from refimpl.checks import ArgumentError
 
 
@@ -55,51 +55,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, help="write the tables and plots as one HTML page (needs matplotlib)")
 
 
+class UsageError(Exception):
+    """The command line asks for what does not exist (exit code 2)."""
+
+
 def run(args: argparse.Namespace) -> int:
     """Measure and print; 0 on success, 2 on wrong usage, 3 if the capture or an extra cannot be used."""
+    console = Console()
     try:
         check_target("json", args.json)
         check_target("html", args.html)
         if args.html or args.plots:
             import_module("matplotlib")
-    except TargetError as error:
-        print(f"kvproof microscope: {error}", file=sys.stderr)
-        return 2
-    except ImportError as error:
-        print(f"kvproof microscope: {told(error)}", file=sys.stderr)
-        return 3
-    console = Console()
-    if args.study:
-        return run_study(args, console)
-    if args.capture is None:
-        print("kvproof microscope: expected a capture file, shipped, or --study combine", file=sys.stderr)
-        return 2
-    plan = Plan(
-        sets=tuple(args.set),
-        operating_budget=args.budget,
-        window_pages=args.window,
-        extra_selectors=tuple(args.selector),
-    )
-    if args.sections:
-        wanted = tuple(args.sections.split(","))
-        if not set(wanted) <= set(SECTIONS):
-            print(
-                f"kvproof microscope: --sections: expected some of {', '.join(SECTIONS)}, got {args.sections}",
-                file=sys.stderr,
-            )
-            return 2
-        plan = replace(plan, sections=wanted)
-    try:
-        report, about, results = measure_report(args.capture, plan, args.processes, args.cluster)
+        if args.study:
+            return run_study(args, console)
+        report, about, results = measure_report(*asked(args), args.processes, args.cluster)
         if args.html or args.plots:
             write_plots(args, report, about, results)
+    except (TargetError, UsageError) as error:
+        print(f"kvproof microscope: {error}", file=sys.stderr)
+        return 2
     except (ArgumentError, ImportError, KeyError, OSError, ValueError) as error:
         print(f"kvproof microscope: {told(error)}", file=sys.stderr)
         return 3
     print_tables(report, console)
     if args.json:
-        args.json.write_text(json.dumps(as_json(report, about), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        write_whole(args.json, dump_json(as_json(report, about)))
     return 0
+
+
+def asked(args: argparse.Namespace) -> tuple[Path, Plan]:
+    """The capture and the plan of a command line. Raises UsageError."""
+    if args.capture is None:
+        raise UsageError("expected a capture file, shipped, or --study combine")
+    wanted = tuple(args.sections.split(",")) if args.sections else SECTIONS
+    if not set(wanted) <= set(SECTIONS):
+        raise UsageError(f"--sections: expected some of {', '.join(SECTIONS)}, got {args.sections}")
+    plan = Plan(
+        sections=tuple(wanted),
+        sets=tuple(args.set),
+        operating_budget=args.budget,
+        window_pages=args.window,
+        extra_selectors=tuple(args.selector),
+    )
+    return args.capture, plan
 
 
 def measure_report(
@@ -125,7 +124,7 @@ def write_plots(args: argparse.Namespace, report: Report, about: dict[str, Any],
 
     plots = all_plots(results, report)
     if args.html:
-        args.html.write_text(as_html(report, about, plots), encoding="utf-8")
+        write_whole(args.html, as_html(report, about, plots))
     if args.plots:
         args.plots.mkdir(parents=True, exist_ok=True)
         for title, figure in plots:
@@ -155,7 +154,7 @@ def run_study(args: argparse.Namespace, console: Console) -> int:
         table.add_row(*(cell(v) for v in values))
     console.print(table)
     if args.json:
-        args.json.write_text(json.dumps({"schema": 1, "rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        write_whole(args.json, dump_json({"schema": 1, "rows": [asdict(row) for row in rows]}))
     return 0
 
 

@@ -88,11 +88,9 @@ def sentinel(*, queries: Any, keys: Any, values: Any) -> Any:
 @mutant("attention-half-logits", A, "B", "logits are kept in float16")
 def half_logits(*, queries: Any, keys: Any, values: Any) -> Any:
     """Loses everything beyond 65504 and three digits below."""
-    logits = (
-        (scale_or_default(queries, None) * np.einsum("hgd,htd->hgt", queries, keys))
-        .astype(np.float16)
-        .astype(np.float64)
-    )
+    logits = scale_or_default(queries, None) * np.einsum("hgd,htd->hgt", queries, keys)
+    with np.errstate(over="ignore"):
+        logits = logits.astype(np.float16).astype(np.float64)
     lse = log_sum_exp(logits)
     weights = np.exp(logits - np.where(np.isneginf(lse), 0, lse)[..., None])
     return {"output": np.einsum("hgt,htd->hgd", weights, values), "lse": lse}

@@ -10,13 +10,13 @@ from rich.table import Table
 
 from proofs_checks.judge.case import PROFILES
 from proofs_checks.judge.commands import UsageError
-from proofs_checks.judge.report import dump_json, write_whole
 from proofs_checks.judge.reports.targets import check_target
 from proofs_checks.mutants.gpu.matrix import Judge, KernelKill, kernel_matrix
 from proofs_checks.mutants.gpu.matrix import as_json as kernels_json
 from proofs_checks.mutants.gpu.matrix import as_markdown as kernels_markdown
 from proofs_checks.mutants.gpu.registry import kernel_mutants
 from proofs_checks.mutants.matrix import Kill, kill_matrix, survivors
+from proofs_checks.writing import dump_json, write_whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -112,7 +112,7 @@ def wrong_mean(*, key_pages: Any, rank: int) -> Any:
     """Unbiased habits."""
     built = locks_build_summary(key_pages=key_pages, rank=rank)
     size = key_pages.shape[2]
-    return {**built, "centroid": built["centroid"] * size / (size - 1)}
+    return {**built, "centroid": built["centroid"] * size / max(size - 1, 1)}
 
 
 @mutant("build-unconverged-jacobi", B, "H", "the eigensolver stops after one rotation: the sorted diagonal")

@@ -16,6 +16,7 @@ NAMES = (
     "locks_lemma_1_remark_deterministic",
     "locks_lemma_2",
     "locks_lemma_2_blindness",
+    "locks_lemma_2_log_mass_ours",
     "locks_proposition_1",
     "locks_proposition_1_separation",
     "locks_proposition_1_remark",
@@ -84,6 +85,9 @@ NAMES = (
     "readkv_appendix_a2",
     "readkv_appendix_a3",
     "readkv_appendix_a4",
+    "readkv_appendix_f2_distortion_ours",
+    "readkv_appendix_f2_qjl_ours",
+    "readkv_appendix_f2_qjl_variance_ours",
 )
 
 

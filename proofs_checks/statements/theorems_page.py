@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sys
 import textwrap
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from proofs_checks.fixtures import FixtureError, checkout_directory
+from proofs_checks.pages import write_page
 from proofs_checks.statements.registry import find
 from proofs_checks.statements.statement import Kind, StatementModule
 
@@ -131,16 +130,5 @@ def render(papers: Iterable[str] = ("locks", "readkv")) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main() -> int:
-    """Write docs/theorems.md of this checkout; 0 when done, 3 outside a checkout."""
-    try:
-        docs = checkout_directory("docs")
-    except FixtureError as error:
-        print(f"theorems_page: {error}", file=sys.stderr)
-        return 3
-    (docs / "theorems.md").write_text(render(), encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(write_page("theorems.md", render))

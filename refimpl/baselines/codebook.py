@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, integers, real, whole
+from refimpl.attention import log_sum_exp, scale_of
+from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, integers, number, real, whole
 
 
 def codebook_train(*, keys: Any, entries: int, sweeps: int = 10) -> FloatArray:
@@ -75,6 +76,33 @@ def codebook_decode(*, codes: Any, codewords: Any) -> FloatArray:
     return keys
 
 
+def codebook_scores(*, queries: Any, codes: Any, codewords: Any, softmax_scale: float | None = None) -> FloatArray:
+    """Log-mass of pages whose keys are codewords, in nats, [H, G, P].
+
+    Args:
+        queries: [H, G, d]. codes: [H, P, B], one index per token. codewords: [H, N, d], N >= 1.
+        softmax_scale: factor on the logits, default 1/sqrt(d).
+
+    Raises:
+        ArgumentError: a shape, a non-finite value, an index out of range, or pages without tokens.
+
+    Source: Locks App. D ("Codebook-128").
+
+    >>> scores = codebook_scores(queries=[[[1.0]]], codes=[[[1, 1, 0]]], codewords=[[[np.log(2)], [0.0]]])
+    >>> round(float(np.exp(scores[0, 0, 0])), 12)
+    4.0
+    """
+    sizes = Sizes()
+    queries = real("queries", queries, "H G d", sizes)
+    codewords = real("codewords", codewords, "H N d", sizes)
+    codes = integers("codes", codes, "H P B", sizes, low=0, high=sizes["N"] - 1)
+    if sizes["B"] == 0:
+        raise ArgumentError("codes: expected at least one token per page, got B=0")
+    logits = scale_of(softmax_scale, sizes["d"]) * np.einsum("hgd,hnd->hgn", queries, codewords, optimize=True)
+    index = np.broadcast_to(codes.reshape(sizes["H"], 1, -1), (*logits.shape[:2], codes[0].size if len(codes) else 0))
+    return log_sum_exp(np.take_along_axis(logits, index, axis=2).reshape(*logits.shape[:2], *codes.shape[1:]))
+
+
 def codebook_state_bytes(entries: int, page_size: int, head_size: int, pages_per_table: float) -> float:
     """Bytes per page: B indices of ceil(log2 N) bits, and the bf16 table shared by ``pages_per_table`` pages.
 
@@ -84,4 +112,5 @@ def codebook_state_bytes(entries: int, page_size: int, head_size: int, pages_per
     [46, 81, 147, 279]
     """
     bits = (whole("entries", entries, low=1) - 1).bit_length()
-    return page_size * bits / 8 + 2 * entries * head_size / pages_per_table
+    table = 2 * entries * whole("head_size", head_size, low=1) / number("pages_per_table", pages_per_table, above=0)
+    return whole("page_size", page_size, low=1) * bits / 8 + table

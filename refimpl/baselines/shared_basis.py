@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, real, whole
+from refimpl.attention import log_sum_exp, scale_of
+from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, number, real, whole
 
 FORMS = ("reconstruction", "projected")
 
@@ -99,6 +100,39 @@ def shared_basis_pages(*, key_pages: Any, mean: Any, basis: Any, form: str) -> F
     return centred_on + np.einsum("hpbr,hdr->hpbd", coordinates, basis, optimize=True)
 
 
+def shared_basis_scores(
+    *, queries: Any, mean: Any, basis: Any, coordinates: Any, softmax_scale: float | None = None
+) -> FloatArray:
+    """Log-mass of pages whose keys are m + W c in one basis for all pages, in nats, [H, G, P].
+
+    Args:
+        queries: [H, G, d]. mean: [H, d]. basis: [H, d, r]. coordinates: [H, P, B, r], one row per token.
+        softmax_scale: factor on the logits, default 1/sqrt(d).
+
+    Raises:
+        ArgumentError: a shape, a non-finite value, or pages without tokens.
+
+    Source: Locks App. D (Sequence-basis and Global-basis rows), reconstruction form of AMB-28.
+
+    Two tokens of logits 2 + 0 and 2 + ln 3: log(4 e^2).
+
+    >>> scores = shared_basis_scores(queries=[[[1.0]]], mean=[[2.0]], basis=[[[1.0]]],
+    ...                              coordinates=[[[[0.0], [np.log(3)]]]])
+    >>> round(float(scores[0, 0, 0] - np.log(4)), 12)
+    2.0
+    """
+    sizes = Sizes()
+    queries = real("queries", queries, "H G d", sizes)
+    mean, basis = real("mean", mean, "H d", sizes), real("basis", basis, "H d r", sizes)
+    coordinates = real("coordinates", coordinates, "H P B r", sizes)
+    if sizes["B"] == 0:
+        raise ArgumentError("coordinates: expected at least one token per page, got B=0")
+    centre = np.einsum("hgd,hd->hg", queries, mean)[..., None, None]
+    projected = np.einsum("hgd,hdr->hgr", queries, basis, optimize=True)
+    logits = centre + np.einsum("hgr,hpbr->hgpb", projected, coordinates, optimize=True)
+    return log_sum_exp(scale_of(softmax_scale, sizes["d"]) * logits)
+
+
 def bucket_basis_pages(*, key_pages: Any, rank: int, bucket: int, form: str) -> FloatArray:
     """`shared_basis_pages` with one basis per ``bucket`` consecutive pages, fitted to those pages' keys, [H, P, B, d].
 
@@ -157,4 +191,5 @@ def shared_state_bytes(rank: int, page_size: int, head_size: int, pages_per_basi
     [130.3, 260.3, 780.4]
     """
     rank, d = whole("rank", rank, low=1), whole("head_size", head_size, low=1)
-    return rank * whole("page_size", page_size, low=1) + 2 * (rank * d + d) / pages_per_basis
+    shared = 2 * (rank * d + d) / number("pages_per_basis", pages_per_basis, above=0)
+    return rank * whole("page_size", page_size, low=1) + shared

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from refimpl.checks import ArgumentError, choice, whole
+from refimpl.checks import ArgumentError, choice, number, whole
 from refimpl.paging import page_count
 
 BASIS_WIDTHS = (2, 4, 8, 16)
@@ -48,7 +48,7 @@ def scale_bytes(rank: int, page_size: int, basis_bits: int = 4, bytes_per_scale:
     50
     """
     columns = 0 if choice("basis_bits", basis_bits, BASIS_WIDTHS) == 16 else whole("rank", rank, low=1)
-    return bytes_per_scale * (columns + whole("page_size", page_size, low=1) + 1)
+    return whole("bytes_per_scale", bytes_per_scale, low=1) * (columns + whole("page_size", page_size, low=1) + 1)
 
 
 def record_bytes(rank: int, basis_bits: int, page_size: int, head_size: int, *, tag: int = 0, align: int = 1) -> int:
@@ -60,8 +60,8 @@ def record_bytes(rank: int, basis_bits: int, page_size: int, head_size: int, *, 
     >>> record_bytes(8, 4, 16, 128), record_bytes(8, 4, 16, 128, tag=16), record_bytes(8, 4, 16, 128, align=64)
     (818, 834, 832)
     """
-    raw = payload_bytes(rank, basis_bits, page_size, head_size) + scale_bytes(rank, page_size, basis_bits) + tag
-    return -(-raw // align) * align
+    raw = payload_bytes(rank, basis_bits, page_size, head_size) + scale_bytes(rank, page_size, basis_bits)
+    return -(-(raw + whole("tag", tag, low=0)) // whole("align", align, low=1)) * align
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,8 @@ def step_traffic(
     """
     tokens = whole("context_tokens", context_tokens, low=0)
     kept = min(whole("budget_tokens", budget_tokens, low=1), tokens)
+    page_size, head_size = whole("page_size", page_size, low=1), whole("head_size", head_size, low=1)
+    summary_bytes = number("summary_bytes", summary_bytes, low=0)
     return StepTraffic(
         summary=round(tokens // page_size * summary_bytes),
         selected=4 * head_size * min(page_count(kept, page_size) * page_size, tokens),
@@ -130,7 +132,8 @@ class Deployment:
         Source: Locks App. C.6 (weights, the full resident cache and the selector state at 0.90 utilisation).
         """
         free = self.memory_bytes * self.utilisation - self.weight_bytes
-        fitting = int(free // self.sequence_bytes(context_tokens, page_size, summary_bytes)) if free > 0 else 0
+        tokens = whole("context_tokens", context_tokens, low=1)
+        fitting = max(0, int(free // self.sequence_bytes(tokens, page_size, summary_bytes)))
         return 1 << (fitting.bit_length() - 1) if fitting else 0
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.attention import sparse_attention
-from refimpl.checks import FloatArray, IntArray, Sizes, choice, real, whole
+from refimpl.checks import FloatArray, IntArray, Sizes, choice, number, real, whole
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.quantize import LEVELS, locks_dequantize_summary, locks_quantize_summary
 from refimpl.locks.score import exact_page_scores, locks_score_pages
@@ -180,10 +180,9 @@ def select_pages(profile: Profile, *, values: Any, budget_tokens: int, page_size
     >>> select_pages(LOCKS_KV_0_1_4, values=shares, budget_tokens=16, page_size=16).tolist()
     [[0, 2, 4]]
     """
+    values = real("values", values, "H P", Sizes())
     if profile.forced_inside_budget:
         return locks_select_pages(shares=values, budget_tokens=budget_tokens, page_size=page_size)
-    sizes = Sizes()
-    values = real("values", values, "H P", sizes)
     free = page_count(whole("budget_tokens", budget_tokens, low=1), page_size)
     return locks_select_pages(shares=values, budget_tokens=(free + 2) * page_size, page_size=page_size)
 
@@ -212,9 +211,10 @@ def decode(
     """
     sizes = Sizes()
     queries, keys = real("queries", queries, "H G d", sizes), real("keys", keys, "H T d", sizes)
+    page_size = whole("page_size", page_size, low=1)
     if sizes["T"] == 0:
         return {"output": np.zeros(queries.shape), "pages": np.zeros((sizes["H"], 0), np.int64)}
-    complete, open_page = split_pages(keys, whole("page_size", page_size, low=1))
+    complete, open_page = split_pages(keys, page_size)
     built = build_summary(profile, key_pages=complete, rank=rank)
     deployed = locks_dequantize_summary(**quantize_summary(profile, **built, basis_bits=basis_bits))
     scores = score_pages(profile, queries=queries, **deployed, softmax_scale=softmax_scale)
@@ -273,6 +273,7 @@ def budget_of_package(tokens: int, page_size: int, budget_pages: int, fraction: 
     >>> [budget_of_package(1024, 16, pages) for pages in (4, 0)]
     [6, 9]
     """
+    budget_pages, fraction = whole("budget_pages", budget_pages, low=0), number("fraction", fraction, low=0)
     pages = page_count(tokens, page_size)
     between = pages - 2
     if between <= 1:

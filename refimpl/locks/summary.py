@@ -64,7 +64,11 @@ def zero_mode_level(pages: FloatArray, eps: float = float(np.finfo(np.float64).e
     >>> float(zero_mode_level(np.zeros((4, 2))))
     0.0
     """
-    level: FloatArray = max(pages.shape[-2:]) * eps * np.linalg.norm(pages, axis=(-2, -1))
+    largest = np.abs(pages).max(axis=(-2, -1), initial=0.0)  # [...]; squares of huge keys would overflow
+    unit = np.where(largest > 0, largest, 1.0)
+    level: FloatArray = (
+        max(pages.shape[-2:]) * eps * unit * np.linalg.norm(pages / unit[..., None, None], axis=(-2, -1))
+    )
     return level
 
 

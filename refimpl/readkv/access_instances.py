@@ -13,7 +13,7 @@ from refimpl.readkv.access_model import OBLIVIOUS, Coins, Evidence, Protocol, Vi
 from refimpl.readkv.allocation import readkv_choose_depths
 from refimpl.readkv.codec import decode_prefixes, encode_leaves
 from refimpl.readkv.importance import readkv_key_importance, readkv_value_importance
-from refimpl.readkv.tree import LEAF_DEPTH, deployed_table
+from refimpl.readkv.tree import DEEPEST, LEAF_DEPTH, deployed_table
 
 
 def _bits(codes: IntArray, depth: int) -> list[int]:
@@ -46,7 +46,8 @@ def key_score_protocol(*, transform: FloatArray, depth: int, budget: int) -> Pro
     Source: ReadKV Sec. 4.1, App. E.1.1; with L = 8, budget 2d on x = y = e_j it is E.1.3's obstruction.
     """
     d = len(transform)
-    whole("budget", budget, low=0, high=depth * d)
+    depth = whole("depth", depth, low=1, high=DEEPEST)
+    budget = whole("budget", budget, low=0, high=depth * d)
 
     def depths_of(query: FloatArray) -> IntArray:
         rotated = transform @ query  # [d]
@@ -93,6 +94,16 @@ def _value_depths(weights: FloatArray) -> IntArray:
     return readkv_choose_depths(importance=importance, gains=_gains(LEAF_DEPTH), budget=LEAF_DEPTH)
 
 
+def _attention_code(source: Any, coins: Coins) -> list[int]:
+    _, keys, values = attention_family(sign=source[0], values=np.asarray(source[1]), query_sign=1)
+    return _bits(encode_leaves(np.concatenate([keys, values]), LEAF_DEPTH), LEAF_DEPTH)
+
+
+def _key_depths(m: int, eta: int) -> IntArray:
+    weights = readkv_key_importance(rotated_queries=_query_vector(m, eta)[None, None], key_scale=np.ones((1, m)))[0]
+    return readkv_choose_depths(importance=weights, gains=_gains(LEAF_DEPTH), budget=1)
+
+
 def attention_protocol(*, dimension: int) -> Protocol:
     """Theorem 2's reader: one key refinement finds the token that matters, eight value refinements read it.
 
@@ -110,16 +121,8 @@ def attention_protocol(*, dimension: int) -> Protocol:
     def address(token: int, channel: int, start: int = 0) -> int:
         return start + (token * m + channel) * LEAF_DEPTH
 
-    def encode(source: Any, coins: Coins) -> list[int]:
-        _, keys, values = attention_family(sign=source[0], values=np.asarray(source[1]), query_sign=1)
-        return _bits(encode_leaves(np.concatenate([keys, values]), LEAF_DEPTH), LEAF_DEPTH)
-
-    def key_depths(eta: int) -> IntArray:
-        weights = readkv_key_importance(rotated_queries=_query_vector(m, eta)[None, None], key_scale=np.ones((1, m)))[0]
-        return readkv_choose_depths(importance=weights, gains=_gains(LEAF_DEPTH), budget=1)
-
     def attention(eta: int, returned: dict[int, int]) -> FloatArray:
-        depths = key_depths(eta)
+        depths = _key_depths(m, eta)
         codes = [[_prefix(returned, address(j, c), int(t), LEAF_DEPTH) for c, t in enumerate(depths)] for j in (0, 1)]
         logits = decode_prefixes(np.array(codes), depths, LEAF_DEPTH) @ _query_vector(m, eta) / math.sqrt(m)  # [2]
         weights: FloatArray = np.exp(logits - log_sum_exp(logits))
@@ -127,7 +130,7 @@ def attention_protocol(*, dimension: int) -> Protocol:
 
     def read(view: View) -> list[int]:
         if view.batch == 0:
-            depths = key_depths(view.query)
+            depths = _key_depths(m, view.query)
             return [address(j, c) + place for j in (0, 1) for c, t in enumerate(depths) for place in range(t)]
         chosen = _value_depths(attention(view.query, view.returned))
         return [address(j, c, value_start) + p for j, t in enumerate(chosen) for c in range(m) for p in range(t)]
@@ -142,7 +145,7 @@ def attention_protocol(*, dimension: int) -> Protocol:
         output: FloatArray = weights @ decode_prefixes(np.array(codes), depths[:, None], LEAF_DEPTH)
         return output
 
-    return Protocol(staged(2), storage=32 * m, probes=8 * m + 2, encoder=encode, reader=read, decoder=decode)
+    return Protocol(staged(2), storage=32 * m, probes=8 * m + 2, encoder=_attention_code, reader=read, decoder=decode)
 
 
 def stochastic_rounding_protocol(*, dimension: int, storage: int) -> Protocol:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from refimpl.checks import ArgumentError
+from refimpl.checks import whole
 
 IDLE_BATCHES = 64
 """How often in a row a reader may ask only for what it already has; one that goes on never stops."""
@@ -49,8 +49,7 @@ def staged(batches: int) -> ReaderClass:
     >>> staged(2)
     ReaderClass(name='staged(2)', uses_query=True, batches=2)
     """
-    if batches < 1:
-        raise ArgumentError(f"batches: expected at least 1, got {batches}")
+    batches = whole("batches", batches, low=1)
     return ReaderClass(f"staged({batches})", uses_query=True, batches=batches)
 
 

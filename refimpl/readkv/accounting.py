@@ -80,6 +80,8 @@ def readkv_method(*, stored: int, read: Rate, protected_layers: int = 0) -> Meth
     >>> readkv_method(stored=8, read=2).read_bits
     2
     """
+    stored = whole("stored", stored, low=1)
+    protected_layers = whole("protected_layers", protected_layers, low=0)
     if exact_rate("read", read) > stored:
         raise ArgumentError(f"read: expected at most the stored depth {stored}, got {read!r}")
     return Method(stored, read, protected_layers=protected_layers)
@@ -92,7 +94,7 @@ def cache_bits(geometry: Geometry, method: Method, tokens: int) -> Fraction:
     True
     """
     compressed = _compressed_layers(geometry, method)
-    scalars = 2 * geometry.heads * geometry.channels * tokens
+    scalars = 2 * geometry.heads * geometry.channels * whole("tokens", tokens, low=0)
     layer = exact_rate("stored_bits", method.stored_bits) * scalars + method.token_bits * geometry.heads * tokens
     layer += geometry.calibration_layer_bits()
     tables = method.table_bits if compressed else 0
@@ -120,7 +122,7 @@ def read_bits(geometry: Geometry, method: Method, tokens: int) -> Fraction:
     True
     """
     compressed = _compressed_layers(geometry, method)
-    scalars = 2 * geometry.heads * geometry.channels * tokens
+    scalars = 2 * geometry.heads * geometry.channels * whole("tokens", tokens, low=0)
     layer = exact_rate("read_bits", method.read_bits) * scalars + method.token_bits * geometry.heads * tokens
     layer += geometry.calibration_layer_bits() + method.table_bits
     return compressed * layer + method.protected_layers * geometry.dense_layer_bits(tokens)

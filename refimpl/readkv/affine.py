@@ -55,7 +55,9 @@ def affine_dequantize(*, codes: Any, scale: Any, zero: Any) -> FloatArray:
     """
     codes = integer_array("codes", codes, 0, 255)
     scale, zero = real_array("scale", scale), real_array("zero", zero)
-    if codes.ndim == 0 or scale.shape != codes.shape[:-1] or zero.shape != codes.shape[:-1]:
-        shapes = f"{list(codes.shape)}, {list(scale.shape)}, {list(zero.shape)}"
-        raise ArgumentError(f"scale: expected codes [..., n] with scale and zero [...], got {shapes}")
+    if codes.ndim == 0:
+        raise ArgumentError("codes: expected at least one axis (the row), got a single number")
+    for name, array in (("scale", scale), ("zero", zero)):
+        if array.shape != codes.shape[:-1]:
+            raise ArgumentError(f"{name}: expected shape {list(codes.shape[:-1])}, got {list(array.shape)}")
     return codes * scale[..., None] + zero[..., None]

@@ -10,16 +10,16 @@ import numpy as np
 from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, real, whole
 
 
-def check_importance(importance: Any, axes: str, sizes: Sizes) -> FloatArray:
+def check_importance(name: str, value: Any, axes: str, sizes: Sizes) -> FloatArray:
     """Importances of shape ``axes``; ArgumentError for a negative or non-finite one.
 
-    >>> check_importance([0.0, 1.0], "N", Sizes()).tolist()
+    >>> check_importance("importance", [0.0, 1.0], "N", Sizes()).tolist()
     [0.0, 1.0]
     """
-    array = real("importance", importance, axes, sizes)
+    array = real(name, value, axes, sizes)
     if (array < 0).any():
         index = [int(i) for i in np.argwhere(array < 0)[0]]
-        raise ArgumentError(f"importance: expected nonnegative weights, got {array[tuple(index)]} at {index}")
+        raise ArgumentError(f"{name}: expected nonnegative weights, got {array[tuple(index)]} at {index}")
     return array
 
 
@@ -32,12 +32,12 @@ def check_gains(gains: Any) -> FloatArray:
     array = real("gains", gains, "W", Sizes())
     if (array < 0).any():
         level = int(np.argmax(array < 0))
-        raise ArgumentError(f"gains: Proposition 8 needs nonnegative gains, got {array[level]} at [{level}]")
+        raise ArgumentError(f"gains: expected nonnegative gains (Proposition 8), got {array[level]} at [{level}]")
     rise = np.diff(array) > 0
     if rise.any():
         level = int(np.argmax(rise))
         pair = f"{array[level]} then {array[level + 1]} at [{level}]"
-        raise ArgumentError(f"gains: Proposition 8 needs nonincreasing gains, got {pair}")
+        raise ArgumentError(f"gains: expected nonincreasing gains (Proposition 8), got {pair}")
     return array
 
 
@@ -45,10 +45,10 @@ class Problem:
     """Checked arguments of one allocation: importance [N], gains [W], budget, minimum_depth, what is left to spend."""
 
     def __init__(self, importance: Any, gains: Any, budget: Any, minimum_depth: Any) -> None:
-        self.importance = check_importance(importance, "N", Sizes())
+        self.importance = check_importance("importance", importance, "N", Sizes())
         self.gains = check_gains(gains)
         self.items, self.levels = len(self.importance), len(self.gains)
-        self.budget = whole("budget", budget, low=0, high=self.items * self.levels)
+        self.budget = whole("budget", budget, low=0)
         self.minimum_depth = whole("minimum_depth", minimum_depth, low=0, high=self.levels)
         self.left = self.budget - self.items * self.minimum_depth
         if self.left < 0:
@@ -97,7 +97,8 @@ def readkv_choose_depths(*, importance: Any, gains: Any, budget: int, minimum_de
     Args:
         importance: [N], a_i >= 0; pooled heads are flattened head-major.
         gains: [W], D(t-1) - D(t), nonnegative and nonincreasing.
-        budget: refinements, 0..N*W. Gains of 0 are never bought, even if budget is left (AMB-20).
+        budget: refinements, at least 0; nothing is left to buy beyond N*W (AMB-75). Gains of 0 are never bought, even
+            if budget is left (AMB-20).
         minimum_depth: bought first for every item, also at zero gain; counts against the budget.
 
     Returns:
@@ -105,7 +106,7 @@ def readkv_choose_depths(*, importance: Any, gains: Any, budget: int, minimum_de
 
     Raises:
         ArgumentError: a negative or non-finite importance, gains that are negative or increase (the hypotheses of
-            Proposition 8), a budget outside 0..N*W, a minimum_depth outside 0..W or beyond the budget.
+            Proposition 8), a negative budget, a minimum_depth outside 0..W or beyond the budget.
 
     Source: ReadKV Sec. 3.3, Alg. 1; Prop. 8.
 

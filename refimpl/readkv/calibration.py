@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, Sizes, real
+from refimpl.checks import ArgumentError, FloatArray, Sizes, number, real
 from refimpl.readkv.arrays import real_array
 
 
@@ -66,11 +66,10 @@ def calibrate_moments(*, mean: Any, covariance: Any, transform: Any, floor: floa
     mean, covariance = real_array("mean", mean), real_array("covariance", covariance)
     transform = real("transform", transform, "d d", Sizes())
     d = len(transform)
-    if mean.shape[-1:] != (d,) or covariance.shape != (*mean.shape, d):
-        raise ArgumentError(
-            f"covariance: expected shapes [..., {d}] and [..., {d}, {d}] of mean and covariance, "
-            f"got {list(mean.shape)} and {list(covariance.shape)}"
-        )
+    if mean.shape[-1:] != (d,):
+        raise ArgumentError(f"mean: expected shape [..., {d}], got {list(mean.shape)}")
+    if covariance.shape != (*mean.shape, d):
+        raise ArgumentError(f"covariance: expected shape {[*mean.shape, d]}, got {list(covariance.shape)}")
     variance = np.einsum("ci,...ij,cj->...c", transform, covariance, transform, optimize=True)
     if (variance < 0).any():
         raise ArgumentError(f"covariance: expected nonnegative variances, got {variance.min()}")
@@ -112,9 +111,7 @@ def check_scales(name: str, value: Any, axes: str, sizes: Sizes) -> FloatArray:
 
 def _scales(scale: FloatArray, floor: float | None, name: str) -> FloatArray:
     if floor is not None:
-        if not (np.isfinite(floor) and floor > 0):
-            raise ArgumentError(f"floor: expected a positive number, got {floor!r}")
-        return np.maximum(scale, floor)
+        return np.maximum(scale, number("floor", floor, above=0))
     if (scale == 0).any():
         index = [int(i) for i in np.argwhere(scale == 0)[0]]
         raise ArgumentError(f"{name}: expected channels with spread, got a dead channel at {index}; pass a floor")

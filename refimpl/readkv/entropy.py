@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, Sizes, real, whole
+from refimpl.checks import ArgumentError, FloatArray, Sizes, number, real, whole
 
 HIGH_WEIGHT = 1.0 / (1.0 + math.exp(-10.0))
 """p of Theorem 2: the attention weight of the token with logit +5."""
@@ -31,9 +31,7 @@ def cube_mmse_bound(*, dimension: int, bits: float) -> float:
     1.0
     """
     dimension = whole("dimension", dimension, low=1)
-    if not (math.isfinite(bits) and bits >= 0):
-        raise ArgumentError(f"bits: expected a nonnegative number, got {bits!r}")
-    return 2.0 ** (1.0 - 2.0 * bits / dimension) / (math.pi * math.e)
+    return 2.0 ** (1.0 - 2.0 * number("bits", bits, low=0) / dimension) / (math.pi * math.e)
 
 
 class Observation(NamedTuple):
@@ -65,15 +63,19 @@ def observe_boxes(*, lower: Any, upper: Any, channel: Any = None) -> Observation
     """
     sizes = Sizes()
     lower, upper = real("lower", lower, "m n", sizes), real("upper", upper, "m n", sizes)
-    if (lower >= upper).any() or (lower < -1).any() or (upper > 1).any():
-        raise ArgumentError("lower: expected boxes of positive volume inside the cube [-1, 1]^n")
+    outside = (lower >= upper) | (lower < -1) | (upper > 1)
+    if outside.any():
+        box = np.argwhere(outside)[0][0]
+        corners = f"got {lower[box].tolist()} to {upper[box].tolist()}"
+        raise ArgumentError(f"lower: expected boxes of positive volume inside the cube [-1, 1]^n, {corners}")
     mass = np.prod((upper - lower) / 2.0, axis=1)  # [m]
     rounding = (sizes["m"] + 2 * sizes["n"]) * np.finfo(float).eps  # m sums of products of n factors
     if abs(mass.sum() - 1.0) > rounding:
         raise ArgumentError(f"upper: expected boxes that tile the cube, got {mass.sum()} of its volume")
     seen = np.eye(sizes["m"]) if channel is None else real("channel", channel, "m k", sizes)
-    if (seen < 0).any() or (np.abs(seen.sum(axis=1) - 1.0) > seen.shape[1] * np.finfo(float).eps).any():
-        raise ArgumentError("channel: expected rows of probabilities that sum to 1")
+    wrong = (seen < 0).any(axis=1) | (np.abs(seen.sum(axis=1) - 1.0) > seen.shape[1] * np.finfo(float).eps)
+    if wrong.any():
+        raise ArgumentError(f"channel: expected rows of probabilities that sum to 1, got {seen[wrong][0].tolist()}")
     return Observation(_information(mass, seen), _mean_squared_error(lower, upper, mass, seen))
 
 
@@ -102,7 +104,8 @@ def theorem_1_upper(*, dimension: int, sparsity: int, epsilon: float) -> float:
     >>> theorem_1_upper(dimension=128, sparsity=32, epsilon=0.5)
     0.0625
     """
-    return whole("sparsity", sparsity, low=1, high=dimension) * epsilon**2 / dimension
+    d = whole("dimension", dimension, low=1)
+    return whole("sparsity", sparsity, low=1, high=d) * number("epsilon", epsilon, low=0) ** 2 / d
 
 
 def theorem_1_converse(*, dimension: int, probes: int) -> float:
@@ -120,7 +123,7 @@ def theorem_2_upper(*, epsilon: float) -> float:
     >>> theorem_2_upper(epsilon=0.0097) < 9.50e-5
     True
     """
-    return (HIGH_WEIGHT * epsilon + LOW_WEIGHT) ** 2
+    return (HIGH_WEIGHT * number("epsilon", epsilon, low=0) + LOW_WEIGHT) ** 2
 
 
 def theorem_2_converse(*, dimension: int) -> float:

@@ -117,8 +117,8 @@ def read_key_prefixes(*, planes: Any, depths: Any, tokens: int) -> ByteArray:
     >>> read_key_prefixes(planes=packed, depths=[1, 3], tokens=1).tolist()
     [[128, 224]]
     """
-    packed = np.asarray(planes)
-    depths = integers("depths", depths, "d", Sizes({"d": packed.shape[1]} if packed.ndim == 3 else {}), low=0, high=8)
+    packed = _check_planes(planes, "8 d bytes", "tokens", tokens)
+    depths = integers("depths", depths, "d", Sizes({"d": packed.shape[1]}), low=0, high=8)
     return readkv_unpack_key_planes(planes=_prefixes(packed, depths), tokens=tokens)
 
 
@@ -129,15 +129,15 @@ def read_value_prefixes(*, planes: Any, depths: Any, channels: int) -> ByteArray
     >>> read_value_prefixes(planes=packed, depths=[0, 2], channels=1).tolist()
     [[0], [192]]
     """
-    packed = np.asarray(planes)
-    depths = integers("depths", depths, "T", Sizes({"T": packed.shape[1]} if packed.ndim == 3 else {}), low=0, high=8)
+    packed = _check_planes(planes, "8 T bytes", "channels", channels)
+    depths = integers("depths", depths, "T", Sizes({"T": packed.shape[1]}), low=0, high=8)
     return readkv_unpack_value_planes(planes=_prefixes(packed, depths), channels=channels)
 
 
-def _prefixes(packed: Any, depths: IntArray) -> Any:
+def _prefixes(packed: ByteArray, depths: IntArray) -> ByteArray:
     """A copy of the planes in which only the rows within ``depths`` [rows] were fetched; the others stay 0."""
     fetched = np.zeros_like(packed)
-    for plane in range(min(PLANES, len(packed))):
+    for plane in range(PLANES):
         rows = depths > plane
         fetched[plane, rows] = packed[plane, rows]
     return fetched

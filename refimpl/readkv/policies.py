@@ -98,10 +98,10 @@ def read_calibrated(
     Source: ReadKV App. F.5, Table 9.
     """
     sizes = Sizes(zip("HTd", cache.key_codes.shape, strict=True))
-    keys = check_importance(key_importance, "H d", sizes)
-    values = check_importance(value_importance, "H T", sizes)
-    choose_keys = pooled_chooser(cache.gains, key_budget)
-    choose_values = pooled_chooser(cache.gains, value_budget)
+    keys = check_importance("key_importance", key_importance, "H d", sizes)
+    values = check_importance("value_importance", value_importance, "H T", sizes)
+    choose_keys = pooled_chooser(cache.gains, whole("key_budget", key_budget, low=0))
+    choose_values = pooled_chooser(cache.gains, whole("value_budget", value_budget, low=0))
     return read_two_stages(
         queries,
         cache,
@@ -123,7 +123,7 @@ def two_depth_count(*, items: int, lower: int, upper: int, budget: int) -> int:
     """
     lower = whole("lower", lower, low=0)
     upper = whole("upper", upper, low=lower + 1)
-    left = whole("budget", budget, low=0) - lower * items
+    left = whole("budget", budget, low=0) - lower * whole("items", items, low=0)
     if left < 0:
         raise ArgumentError(f"lower: expected a depth that fits the budget, got {items} x {lower} > {budget}")
     return min(items, left // (upper - lower))
@@ -148,7 +148,7 @@ def two_depth_schedule(*, importance: Any, lower: int, upper: int, budget: int) 
     >>> two_depth_schedule(importance=[1.0, 3.0, 2.0], lower=0, upper=8, budget=17).tolist()
     [0, 8, 8]
     """
-    weights = check_importance(importance, "N", Sizes())
+    weights = check_importance("importance", importance, "N", Sizes())
     count = two_depth_count(items=len(weights), lower=lower, upper=upper, budget=budget)
     depths = np.full(len(weights), lower, dtype=np.int64)
     depths[np.argsort(-weights, kind="stable")[:count]] = upper
@@ -184,7 +184,8 @@ def read_two_depth(
 
         return choose
 
-    choose_keys, choose_values = chooser(key_lower, key_budget), chooser(value_lower, value_budget)
+    choose_keys = chooser(key_lower, whole("key_budget", key_budget, low=0))
+    choose_values = chooser(value_lower, whole("value_budget", value_budget, low=0))
     return read_two_stages(queries, cache, choose_keys, choose_values, softmax_scale=softmax_scale)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.attention import log_sum_exp, scale_of
+from refimpl.attention import scale_of, softmax
 from refimpl.checks import FloatArray, IntArray, Sizes, integers, real, whole
 from refimpl.readkv.allocation import readkv_choose_depths
 from refimpl.readkv.calibration import check_scales, restore, standardize
@@ -97,6 +97,8 @@ def encode_cache(
     key_mean, value_mean = real("key_mean", key_mean, "H d", sizes), real("value_mean", value_mean, "H d", sizes)
     key_scale = check_scales("key_scale", key_scale, "H d", sizes)
     value_scale = check_scales("value_scale", value_scale, "H d", sizes)
+    key_signs = check_signs("key_signs", key_signs, sizes["d"])
+    value_signs = check_signs("value_signs", value_signs, sizes["d"])
     key_z = standardize(readkv_rotate(x=keys, signs=key_signs), key_mean, key_scale)
     value_z = standardize(readkv_rotate(x=values, signs=value_signs), value_mean, value_scale)
     return PrefixCache(
@@ -106,8 +108,8 @@ def encode_cache(
         key_scale=key_scale,
         value_mean=value_mean,
         value_scale=value_scale,
-        key_signs=check_signs("key_signs", key_signs),
-        value_signs=check_signs("value_signs", value_signs),
+        key_signs=key_signs,
+        value_signs=value_signs,
         stored_depth=whole("stored_depth", stored_depth, low=1, high=LEAF_DEPTH),
     )
 
@@ -146,8 +148,7 @@ def read_two_stages(
     key_depths = choose_keys(readkv_key_importance(rotated_queries=rotated, key_scale=cache.key_scale))
     keys = reconstructed_keys(cache, key_depths)  # [H, T, d]
     logits = scale_of(softmax_scale, queries.shape[-1]) * np.einsum("hgd,htd->hgt", rotated, keys, optimize=True)
-    lse = log_sum_exp(logits)[..., None]
-    weights = np.exp(logits - np.where(np.isneginf(lse), 0.0, lse))  # [H, G, T]
+    weights = softmax(logits)  # [H, G, T]
     value_depths = choose_values(readkv_value_importance(weights=weights, value_head_weight=value_head_weight))
     values = reconstructed_values(cache, value_depths)  # [H, T, d]
     mixed = np.einsum("hgt,htd->hgd", weights, values, optimize=True)
@@ -188,8 +189,8 @@ def readkv_attention(
         key_codes, value_codes: [H, T, d] 8-bit paths of rotated, standardised keys and values. T may be 0.
         key_mean, key_scale, value_mean, value_scale: [H, d], of the rotated channels.
         key_signs, value_signs: [d] of +-1.
-        key_budget: refinements over all H*d key channels, 0..H*d*stored_depth; each reads T bits.
-        value_budget: refinements over all H*T value tokens, 0..H*T*stored_depth; each reads d bits.
+        key_budget: refinements over all H*d key channels, at least 0 (AMB-75); each reads T bits.
+        value_budget: refinements over all H*T value tokens, at least 0; each reads d bits.
         stored_depth: W, 1..8; bits below it are never read (AMB-34).
         softmax_scale: factor on the logits, default 1/sqrt(d).
 
@@ -197,7 +198,7 @@ def readkv_attention(
         ``output`` [H, G, d] (not rotated), ``key_depths`` [H, d], ``value_depths`` [H, T], ``weights`` [H, G, T].
 
     Raises:
-        ArgumentError: a shape, a code, a dead channel, a sign, a budget out of range, or d not a power of two.
+        ArgumentError: a shape, a code, a dead channel, a sign, a negative budget, or d not a power of two.
 
     Source: ReadKV Alg. 1; AMB-16, AMB-19 to AMB-22, AMB-24 (value_head_weight 1).
 
@@ -220,9 +221,8 @@ def readkv_attention(
         "value_signs": value_signs,
     }
     queries, cache = check_cache(queries, arrays, stored_depth)
-    H, T, d = cache.key_codes.shape
-    key_budget = whole("key_budget", key_budget, low=0, high=H * d * cache.stored_depth)
-    value_budget = whole("value_budget", value_budget, low=0, high=H * T * cache.stored_depth)
+    key_budget = whole("key_budget", key_budget, low=0)
+    value_budget = whole("value_budget", value_budget, low=0)
     return read_two_stages(
         queries,
         cache,

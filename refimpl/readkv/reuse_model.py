@@ -31,9 +31,9 @@ def payload_traffic(*, stored: Rate, read: Rate, prompt: int, steps: int, final_
     >>> payload_traffic(stored=8, read=2, prompt=2, steps=3)               # 8 * 5 + 2 * 9
     Fraction(58, 1)
     """
-    written = prompt + steps - (0 if final_insertion else 1)
+    W, R = exact_rate("stored", stored), exact_rate("read", read)
     reads = historical_reads(prompt=prompt, steps=steps)
-    return exact_rate("stored", stored) * written + exact_rate("read", read) * reads
+    return W * (prompt + steps - (0 if final_insertion else 1)) + R * reads
 
 
 def extra_write_fraction(*, stored: Rate, fixed: Rate, prompt: int, steps: int) -> Fraction:
@@ -44,10 +44,8 @@ def extra_write_fraction(*, stored: Rate, fixed: Rate, prompt: int, steps: int) 
     >>> round(float(extra_write_fraction(stored=8, fixed=4, prompt=8192, steps=128)), 7)
     0.0078735
     """
-    W, W0 = exact_rate("stored", stored), exact_rate("fixed", fixed)
+    W, W0 = _widths(stored, fixed)
     reads = historical_reads(prompt=prompt, steps=steps)
-    if not W > W0 > 0:
-        raise ArgumentError(f"stored: expected more than fixed={fixed!r} > 0 bits, got {stored!r}")
     if reads == 0:
         raise ArgumentError("steps: expected at least one historical read, got an empty cache and one step")
     return (W - W0) * (prompt + steps) / (W0 * reads)
@@ -59,8 +57,7 @@ def extra_write_limit(*, stored: Rate, fixed: Rate, steps: int) -> Fraction:
     >>> extra_write_limit(stored=8, fixed=4, steps=128)
     Fraction(1, 128)
     """
-    W0 = exact_rate("fixed", fixed)
-    return (exact_rate("stored", stored) - W0) / (W0 * whole("steps", steps, low=1))
+    return (capacity_ratio(stored=stored, fixed=fixed) - 1) / whole("steps", steps, low=1)
 
 
 def steps_for_any_prompt(*, stored: Rate, fixed: Rate, fraction: Rate) -> int:
@@ -73,10 +70,23 @@ def steps_for_any_prompt(*, stored: Rate, fixed: Rate, fraction: Rate) -> int:
     >>> steps_for_any_prompt(stored=8, fixed=4, fraction=0.01)
     201
     """
-    W, W0, bound = exact_rate("stored", stored), exact_rate("fixed", fixed), exact_rate("fraction", fraction)
-    if bound == 0 or not W > W0 > 0:
-        raise ArgumentError(f"fraction: expected W > W_0 > 0 and a positive fraction, got {stored!r}, {fixed!r}")
-    return max(2, 1 + math.ceil(2 * (W - W0) / (W0 * bound)))
+    W, W0 = _widths(stored, fixed)
+    return max(2, 1 + math.ceil(2 * (W - W0) / (W0 * _positive_rate("fraction", fraction))))
+
+
+def _positive_rate(name: str, rate: Rate) -> Fraction:
+    value = exact_rate(name, rate)
+    if value == 0:
+        raise ArgumentError(f"{name}: expected a positive number, got {rate!r}")
+    return value
+
+
+def _widths(stored: Rate, fixed: Rate) -> tuple[Fraction, Fraction]:
+    """W and W_0 with W > W_0 > 0."""
+    W, W0 = exact_rate("stored", stored), _positive_rate("fixed", fixed)
+    if W <= W0:
+        raise ArgumentError(f"stored: expected more than fixed={fixed!r} bits, got {stored!r}")
+    return W, W0
 
 
 def traffic_saving(*, stored: Rate, read: Rate, fixed: Rate, prompt: int, steps: int) -> Fraction:
@@ -87,6 +97,7 @@ def traffic_saving(*, stored: Rate, read: Rate, fixed: Rate, prompt: int, steps:
     >>> traffic_saving(stored=8, read=2, fixed=4, prompt=0, steps=5)       # the crossover from an empty cache
     Fraction(0, 1)
     """
+    fixed = exact_rate("fixed", fixed)
     usual = payload_traffic(stored=fixed, read=fixed, prompt=prompt, steps=steps)
     return usual - payload_traffic(stored=stored, read=read, prompt=prompt, steps=steps)
 
@@ -102,9 +113,9 @@ def crossover_steps(*, stored: Rate, read: Rate, fixed: Rate, prompt: int) -> fl
     >>> crossover_steps(stored=8, read=2, fixed=4, prompt=0)
     5.0
     """
-    W, W0, R = exact_rate("stored", stored), exact_rate("fixed", fixed), exact_rate("read", read)
-    if not W > W0 > R:
-        raise ArgumentError(f"fixed: expected stored > fixed > read, got {stored!r}, {fixed!r}, {read!r}")
+    (W, W0), R = _widths(stored, fixed), exact_rate("read", read)
+    if R >= W0:
+        raise ArgumentError(f"read: expected fewer than fixed={fixed!r} bits, got {read!r}")
     a, delta = W - W0, W0 - R
     c = delta * (whole("prompt", prompt, low=0) - Fraction(1, 2)) - a
     root = math.sqrt(c * c + 2 * delta * a * prompt)
@@ -114,12 +125,12 @@ def crossover_steps(*, stored: Rate, read: Rate, fixed: Rate, prompt: int) -> fl
 
 
 def capacity_ratio(*, stored: Rate, fixed: Rate) -> Fraction:
-    """W / W_0, the ratio of payload capacities whatever the length. Source: ReadKV App. A.7.
+    """W / W_0, the ratio of payload capacities whatever the length; ArgumentError for W_0 = 0. Source: ReadKV App. A.7.
 
     >>> capacity_ratio(stored=8, fixed=4)
     Fraction(2, 1)
     """
-    return exact_rate("stored", stored) / exact_rate("fixed", fixed)
+    return exact_rate("stored", stored) / _positive_rate("fixed", fixed)
 
 
 def concurrent_requests(*, memory: float, retained: float, request_bytes: float) -> float:

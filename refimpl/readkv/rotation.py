@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, Sizes, real
+from refimpl.checks import ArgumentError, FloatArray, Sizes, real, whole
 from refimpl.readkv.arrays import real_array
 
 
@@ -17,7 +17,7 @@ def hadamard_matrix(d: int) -> FloatArray:
     >>> hadamard_matrix(4).astype(int).tolist()
     [[1, 1, 1, 1], [1, -1, 1, -1], [1, 1, -1, -1], [1, -1, -1, 1]]
     """
-    _check_width(d)
+    _check_width(d, "d")
     matrix = np.ones((1, 1))
     while len(matrix) < d:
         matrix = np.block([[matrix, matrix], [matrix, -matrix]])
@@ -108,5 +108,5 @@ def _check_pair(x: Any, signs: Any) -> tuple[FloatArray, FloatArray]:
 
 
 def _check_width(d: int, name: str = "x") -> None:
-    if d < 1 or d & (d - 1):
+    if whole(name, d) < 1 or d & (d - 1):
         raise ArgumentError(f"{name}: expected a power of two of channels for the Hadamard transform, got d={d}")

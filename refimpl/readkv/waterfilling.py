@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, whole
+from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, number, whole
 from refimpl.readkv.allocation import check_importance
 
 ROUNDING_LOSS = 3.0 * 4.0 ** (1.0 / 3.0) / (math.e * math.log(4.0))
@@ -31,11 +31,8 @@ def continuous_depths(*, importance: Any, depth_cap: float, budget: float) -> Fl
     >>> continuous_depths(importance=[16.0, 1.0, 0.0], depth_cap=8, budget=3.0).round(12).tolist()
     [2.5, 0.5, 0.0]
     """
-    weights = check_importance(importance, "N", Sizes())
-    if not (math.isfinite(depth_cap) and depth_cap > 0):
-        raise ArgumentError(f"depth_cap: expected a positive number, got {depth_cap!r}")
-    if not (math.isfinite(budget) and budget >= 0):
-        raise ArgumentError(f"budget: expected a nonnegative number, got {budget!r}")
+    weights = check_importance("importance", importance, "N", Sizes())
+    depth_cap, budget = number("depth_cap", depth_cap, above=0), number("budget", budget, low=0)
     active = weights > 0
     depths = np.where(active, depth_cap, 0.0)
     if budget >= depth_cap * np.count_nonzero(active):

@@ -10,7 +10,7 @@ from proofs_checks.cli import VERBS
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 INDEX = (DOCS / "index.md").read_text(encoding="utf-8")
-PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

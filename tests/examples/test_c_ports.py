@@ -73,17 +73,25 @@ def test_rust_addresses_rebuilt_from_shapes_are_class_a_in_every_stage(tmp_path)
         assert failed == {f"{stage}/strided-views": "A"}
 
 
+def channels(case):
+    """d of a case of the three stages that attend or merge."""
+    inputs = case.inputs()
+    return inputs["queries" if "queries" in inputs else "outputs"].shape[-1]
+
+
 @needs_c
 def test_c_results_that_are_not_fully_written_are_class_k(tmp_path):
+    """The broken build writes whole vectors of 32 channels: what it loses is where d is no multiple of 32."""
     code, _, rows = judged(c_port(tmp_path, "-DBROKEN_UNWRITTEN"), tmp_path)
     assert code == 1
     failed = {stage: row["failures"] for stage, row in rows.items() if row["verdict"] == "FAIL"}
     assert set(failed) == {"attention", "merge_attention", "paged_attention"}
-    assert {f["case"].partition("@")[0] for f in failed["attention"]} == {"attention/H2-G4-T16-d80"}, "80 = 2 x 32 + 16"
-    first = failed["attention"][0]
-    assert first["suspect"] == "K"
-    assert "output[0, 0, 64] still holds" in first["message"]
-    assert {failures[0]["suspect"] for failures in failed.values()} == {"K"}
+    for stage, failures in failed.items():
+        odd = {case.id for case in cases_of(stage) if case.profile == "quick" and channels(case) % 32}
+        assert {failure["case"].partition("@")[0] for failure in failures} == odd
+        assert {failure["suspect"] for failure in failures} == {"K"}
+    told = {failure["case"]: failure["message"] for failure in failed["attention"]}
+    assert "output[0, 0, 64] still holds" in told["attention/H2-G4-T16-d80"], "80 = 2 x 32 + 16"
 
 
 @needs_rust

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proofs_checks import coverage, fixtures
+from proofs_checks import coverage
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRIES = coverage.load()
@@ -147,14 +147,3 @@ def test_a_bad_row_is_refused_by_name(paper: str, kind: str, change: dict[str, o
 def test_a_missing_field_is_refused() -> None:
     with pytest.raises(coverage.CoverageError, match="expected a text in `where`, got None"):
         coverage.parse({"locks": {"table": {"Table 7": {"title": "Recall by rank", "status": "built"}}}})
-
-
-def test_the_command_needs_a_checkout(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(fixtures, "__file__", str(tmp_path / "proofs_checks" / "fixtures.py"))
-    assert coverage.main() == 3
-    assert "checkout" in capsys.readouterr().err
-    (tmp_path / "docs").mkdir()
-    assert coverage.main() == 0
-    assert (tmp_path / "docs" / "coverage.md").read_text(encoding="utf-8") == coverage.render_markdown()

@@ -5,7 +5,6 @@ port of float64 precision; its pages must be those of the exact shares (no share
 except where they tie exactly); its output must be attention over them within the bound of sparse attention.
 """
 
-import fifty_digits
 import numpy as np
 import pytest
 import small_inputs as small
@@ -13,6 +12,7 @@ from mpmath import mp, mpf
 
 from proofs_checks.bounds.attention import sparse_attention_bound
 from proofs_checks.bounds.locks_decode import decode_enclosure
+from proofs_checks.golden import fifty_digits
 from proofs_checks.numbers import REFERENCE
 from refimpl.attention import sparse_attention
 from refimpl.locks.decode import locks_decode, locks_decode_paged

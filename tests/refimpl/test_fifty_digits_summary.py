@@ -11,13 +11,14 @@ Lemma 19.3), so ||F|| <= 24 m max(B, d) u ||D||_F; so do U and V depart from ort
 
 from functools import cache
 
-import fifty_digits
 import numpy as np
 import pytest
 import small_inputs as small
-from fifty_digits import exact_list, half_even
 from mpmath import mp, mpf
 
+from proofs_checks.golden import fifty_digits
+from proofs_checks.golden.fifty_digits import exact_list
+from proofs_checks.golden.fifty_digits_codes import half_even
 from refimpl.locks.quantize import (
     locks_dequantize_summary,
     locks_pack_basis,

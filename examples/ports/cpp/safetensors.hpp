@@ -11,7 +11,7 @@
 #include "json.hpp"
 
 struct Tensor {
-    std::string dtype;  // as the file names it: F32, I64, I8, U8, U16
+    std::string dtype;  // as the file names it: F32, F64, I64, I8, U8, U16
     std::vector<int64_t> shape;
     std::vector<char> bytes;
 
@@ -27,6 +27,7 @@ struct Tensor {
         std::vector<T> values(static_cast<size_t>(size()));
         for (size_t i = 0; i < values.size(); ++i) {
             if (dtype == "F32") values[i] = static_cast<T>(get<float>(i));
+            else if (dtype == "F64") values[i] = static_cast<T>(get<double>(i));
             else if (dtype == "I64") values[i] = static_cast<T>(get<int64_t>(i));
             else if (dtype == "I8") values[i] = static_cast<T>(get<int8_t>(i));
             else if (dtype == "U8") values[i] = static_cast<T>(get<uint8_t>(i));

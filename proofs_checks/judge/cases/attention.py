@@ -8,7 +8,7 @@ import numpy as np
 
 from proofs_checks.capture import long_text_slice, needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
-from proofs_checks.judge.cases import sizes
+from proofs_checks.judge.cases import sizes, varied
 from proofs_checks.judge.cases.inputs import random_qkv
 
 WIDE = ("float32", "float64")
@@ -27,17 +27,15 @@ def attention_cases() -> list[Case]:
     equals, huge = _mean_of_equals, _huge_negative
     cases = [
         stage.probe("head-map", "G", HEAD_MAP, _head_map, judged=("output",)),
-        stage.probe(
-            "head-map-of-3", "G", "2 KV heads of 3 queries", partial(sizes.constant_heads, 2, 3), judged=OUTPUT
-        ),
-        stage.probe("head-map-12-of-17", "G", MANY_HEADS, partial(sizes.constant_heads, 12, 17), judged=OUTPUT),
+        stage.size("head-map-of-3", "G", "2 KV heads of 3 queries", partial(sizes.constant_heads, 2, 3), judged=OUTPUT),
+        stage.size("head-map-12-of-17", "G", MANY_HEADS, partial(sizes.constant_heads, 12, 17), judged=OUTPUT),
         *[
-            stage.probe(f"last-channel-{d}", "A", WIDTH, partial(sizes.last_channel, d), judged=OUTPUT)
+            stage.size(f"last-channel-{d}", "A", WIDTH, partial(sizes.last_channel, d), judged=OUTPUT)
             for d in (8, 96, 192, 256, 512)
         ],
         stage.probe("token-count-17", "A", "17 tokens: none lost, no zero lane added", _seventeen, judged=("output",)),
         *[
-            stage.probe(f"token-count-{T}", "A", LENGTH, partial(sizes.last_token, T), judged=OUTPUT)
+            stage.size(f"token-count-{T}", "A", LENGTH, partial(sizes.last_token, T), judged=OUTPUT)
             for T in (1, 1025, 70001)
         ],
         stage.exact("no-tokens", "B", "no tokens: output 0, lse -inf, no NaN", _no_tokens),
@@ -51,6 +49,7 @@ def attention_cases() -> list[Case]:
         stage.probe("tf32-values", "I", "a value of 2049 is no TF32 number", sizes.one_value_2049, dtypes=WIDE),
         stage.probe("float32-weights", "I", "weights are not rounded to half", sizes.uneven_weights, judged=OUTPUT),
         stage.probe("softmax-scale", "B", "an explicit scale replaces 1/sqrt(d)", _explicit_scale),
+        *varied.attention_sizes(),
         stage.relation("token-order", "the order of tokens does not matter", partial(_random, 2, 3, 37, 64), _reverse),
         stage.general("capture-needle", "layer 18 of the real 2K needle prompt", partial(needle_slice, 2, 0)),
         stage.general("capture-8k", "a real head on 8K tokens", partial(long_text_slice, 3), profile="default"),
@@ -145,11 +144,12 @@ def merge_cases() -> list[Case]:
         stage.exact("single-split", "B", "one split is its own merge", _single_split, judged=("output",)),
         stage.probe("single-split-lse", "B", "one split keeps its log-mass", _single_split, judged=("lse",)),
         stage.exact("empty-beside-minus-60000", "B", "an empty split is no mass of -50000", sizes.empty_beside_deep),
+        stage.probe("which-are-empty", "B", "every set of three splits empty in another head", sizes.empty_in_turn),
         stage.probe("equal-splits", "B", "four equal masses average exactly", _equal_splits, judged=("output",)),
         stage.probe("masses-8-and-2", "B", "weights .99753 : .00247; in base 2 .98462 : .01538", _unequal_masses),
         stage.probe("large-log-masses", "B", "masses near 60000: exp of the mass itself overflows", _large_masses),
         stage.probe("heads-60000-apart", "B", "each head has its own maximum", sizes.far_heads),
-        stage.probe("last-of-300-splits", "B", "no fixed number of splits", partial(sizes.last_split, 300)),
+        stage.size("last-of-300-splits", "B", "no fixed number of splits", partial(sizes.last_split, 300)),
         stage.relation(
             "mass-shift",
             "adding 16 to every log-mass leaves the output and adds 16 to the lse",

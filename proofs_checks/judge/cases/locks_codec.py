@@ -167,6 +167,7 @@ def dequantize_cases() -> list[Case]:
     stage = Family("locks_dequantize_summary", "D")
     return [
         stage.exact("every-code", "D", "all int4 codes and int8 extremes with power-of-two scales", _every_code),
+        stage.exact("int8-basis", "D", "a basis in int8: codes beyond 4 bits", locks_sizes.int8_codes),
         stage.exact("square", "D", "as many tokens as modes", locks_sizes.square_codes),
         stage.exact("distinct-scales", "D", "every line has its own scale: a permutation shows", _distinct),
         stage.general("random", "random codes and scales", _random_codes),

@@ -10,7 +10,7 @@ import numpy as np
 
 from proofs_checks.capture import long_text_slice, needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
-from proofs_checks.judge.cases import locks_sizes
+from proofs_checks.judge.cases import locks_sizes, varied
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.decode import deployed_summary, locks_scores
 
@@ -23,7 +23,6 @@ def score_cases() -> list[Case]:
     stage = Family("locks_score_pages", "H")
     return [
         stage.probe("natural-log", "B", "16 logits of 0: the score is ln 16, not 4", partial(_plain, 16)),
-        *locks_sizes.score_sizes(),
         stage.probe("centroid-counts", "H", "equal deviations around different centroids", _centroids),
         stage.probe("deviations-count", "H", "equal centroids, different deviations", _deviations),
         stage.probe("sum-not-maximum", "B", "16 logits of 1 outweigh one logit of 2", _sum_not_max),
@@ -32,6 +31,8 @@ def score_cases() -> list[Case]:
         stage.probe("head-map", "G", "KV heads of different centroids, three query heads each", _heads),
         stage.probe("scale-inside", "B", "an explicit scale stands inside the exponential", _scaled),
         stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_random, 1, 3, 5, 80, 16, 8)),
+        *locks_sizes.score_sizes(),
+        *varied.score_sizes(),
         stage.relation("page-order", "pages are scored one by one", _seven_pages, _reverse, _flip),
         stage.general("G8-d128", "the papers' shape", partial(_random, 2, 8, 9, 128, 16, 8)),
         stage.general("G7-B8-r4", "seven query heads, B = 8, rank 4", partial(_random, 1, 7, 6, 64, 8, 4)),
@@ -142,8 +143,9 @@ def exact_score_cases() -> list[Case]:
         stage.probe("natural-log", "B", "16 logits of 0: ln 16", lambda: _keys_zero(16)),
         stage.probe("open-page-of-one", "A", "one token alone: the score is its logit, nothing is padded", _keys_one),
         stage.probe("negative-logits", "A", "5 tokens of logit -200: no padding lane of 0 counts", _keys_negative),
-        stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_keys_random, 1, 3, 4, 16, 80)),
         *locks_sizes.exact_score_sizes(),
+        stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_keys_random, 1, 3, 4, 16, 80)),
+        *varied.exact_score_sizes(),
         stage.general("G8-B32", "random pages", partial(_keys_random, 2, 8, 5, 32, 64)),
         stage.general("capture-needle", "the real needle prompt", _keys_needle),
     ]
@@ -182,6 +184,7 @@ def share_cases() -> list[Case]:
     stage = Family("locks_page_shares", "C")
     return [
         *locks_sizes.share_sizes(),
+        *varied.share_sizes(),
         stage.probe("average-not-maximum", "C", "shares (.6, .0) and (.2, .4): the mean decides", _two_heads),
         stage.probe("own-normaliser", "C", "query heads of very different mass weigh the same", _unequal_heads),
         stage.probe("last-page-counts", "C", "the open page is in the denominator", _open_heavy),

@@ -9,13 +9,14 @@ import numpy as np
 
 from proofs_checks.capture import needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
-from proofs_checks.judge.cases import sizes
+from proofs_checks.judge.cases import sizes, varied
 from proofs_checks.judge.cases.inputs import pooled, random_qkv
 
 OUTPUT = ("output",)
 TABLE_READ = "B=16, T=17, table [5, 2]: token 16 lies in block 2 slot 0; a page index is no token index"
+SCALE = "an explicit scale replaces 1/sqrt(d)"
 STALE = "entries past ceil(T/B) are stale ids outside the pool and slots past T hold NaN: neither is ever read"
-PAGE_IDS = "B = 1 and page ids 39999, 300 and 5: no id is cut to 8 or 16 bits"
+PAGE_IDS = "B = 1 and page ids 69999, 300 and 5: no id is cut to 8 or 16 bits"
 BLOCK_IDS = "block ids up to 69999: none is cut to 8 or 16 bits"
 ROWS = "70 sequences of one token: every row of the batch is computed, each with its own table"
 BLOCKS = "six sequences, full, open, shorter than a block, and empty"
@@ -35,13 +36,20 @@ def sparse_cases() -> list[Case]:
         ),
         stage.probe("pages-3-1", "C", "pages 3 and 1, not a dense window", _pages_3_1, judged=OUTPUT),
         stage.probe("head-map", "G", "each KV head attends its own pages", _own, judged=OUTPUT),
+        stage.probe("whole-page", "A", "T = 32: the last page is complete", partial(_tail, 32), judged=OUTPUT),
         stage.probe("pages-4-0-2", "C", "three pages, not in order", partial(_named, 80, 16, [4, 0, 2]), judged=OUTPUT),
-        stage.probe("tail-counts-once", "A", "T = 21: five tokens of the last page, each once", _tail, judged=OUTPUT),
+        stage.probe(
+            "tail-counts-once",
+            "A",
+            "T = 21: five tokens of the last page, each once",
+            partial(_tail, 21),
+            judged=OUTPUT,
+        ),
         stage.probe("open-page-of-one", "A", "T = 33: the last page holds one token", _one_open, judged=OUTPUT),
         stage.probe("shorter-than-a-page", "A", "T = 5, B = 16: one open page", _short, judged=OUTPUT),
-        stage.probe("page-of-one", "A", PAGE_IDS, partial(_named, 40000, 1, [39999, 300, 5]), judged=OUTPUT),
-        stage.probe("page-of-64", "A", "B = 64, three pages", partial(_named, 320, 64, [4, 0, 2]), judged=OUTPUT),
-        stage.probe("last-of-300-pages", "C", "no fixed number of chosen pages", _last_page, judged=OUTPUT),
+        stage.size("page-of-one", "A", PAGE_IDS, partial(_named, 70000, 1, [69999, 300, 5]), judged=OUTPUT),
+        stage.size("page-of-64", "A", "B = 64, three pages", partial(_named, 320, 64, [4, 0, 2]), judged=OUTPUT),
+        stage.size("last-of-300-pages", "C", "no fixed number of chosen pages", _last_page, judged=OUTPUT),
         stage.probe("softmax-scale", "B", "an explicit scale replaces 1/sqrt(d)", _scaled),
         stage.exact("no-pages", "B", "no pages: output 0, lse -inf", _no_pages),
         stage.probe("lse-of-kept", "B", "the lse is over the kept tokens only, in nats", _pages_3_1, judged=("lse",)),
@@ -82,8 +90,8 @@ def _one_open() -> Inputs:
     return {**inputs, "values": inputs["values"] * 0 + 5.0, "pages": np.array([[0, 2]])}
 
 
-def _tail() -> Inputs:
-    return {**sizes.last_token(21), "pages": np.array([[1, 0]]), "page_size": 16}
+def _tail(T: int) -> Inputs:
+    return {**sizes.last_token(T), "pages": np.array([[1, 0]]), "page_size": 16}
 
 
 def _short() -> Inputs:
@@ -142,11 +150,12 @@ def paged_cases() -> list[Case]:
         stage.probe("table-5-2", "A", TABLE_READ, _table_5_2, judged=OUTPUT),
         stage.exact("head-map", "G", "two KV heads of three query heads", _paged_heads, judged=OUTPUT),
         stage.exact("empty-sequence", "B", "tokens 0: output 0, lse -inf", _empty_sequence),
-        stage.probe("never-read", "A", STALE, partial(_two_sequences, "paged"), poison=poison_pool),
-        stage.probe("batch-of-70", "A", ROWS, partial(sizes.many_sequences, 70), judged=OUTPUT),
-        *[stage.probe(f"batch-B{B}", "A", BLOCKS, partial(sizes.batch, B, LENGTHS)) for B in (1, 16, 64)],
-        stage.probe("block-ids", "I", BLOCK_IDS, partial(sizes.far_block, 70000), judged=OUTPUT),
         stage.probe("natural-lse", "B", "17 logits of 0: lse is ln 17", _table_5_2, judged=("lse",)),
+        stage.probe("never-read", "A", STALE, partial(_two_sequences, "paged"), poison=poison_pool),
+        stage.probe("softmax-scale", "B", SCALE, lambda: varied.with_scale(_two_sequences("scale"))),
+        stage.size("batch-of-70", "A", ROWS, partial(sizes.many_sequences, 70), judged=OUTPUT),
+        *[stage.size(f"batch-B{B}", "A", BLOCKS, partial(sizes.batch, B, LENGTHS)) for B in (1, 2, 16, 64)],
+        stage.size("block-ids", "I", BLOCK_IDS, partial(sizes.far_block, 70000), judged=OUTPUT),
         stage.general("batch-of-3", "three sequences, one empty, shuffled blocks", partial(_two_sequences, "batch")),
         stage.general("batch-d80", "d = 80, blocks of 8", partial(_two_sequences, "d80", 80, 8)),
     ]
@@ -160,8 +169,10 @@ def paged_sparse_cases() -> list[Case]:
         stage.probe("padding", "A", "-1 pads a row and is no page", _padded_row, judged=OUTPUT),
         stage.exact("nothing-kept", "B", "a row of -1 only: output 0, lse -inf", _only_padding),
         stage.probe("head-map", "G", "each KV head reads its own pages", _own_logical, judged=OUTPUT),
+        stage.probe("natural-lse", "B", "16 logits of 0: lse is ln 16", _logical, judged=("lse",)),
         stage.probe("never-read", "A", STALE, partial(_sparse_batch, 64), poison=poison_pool),
-        *[stage.probe(f"batch-B{B}", "A", BLOCKS, partial(sizes.sparse_batch, B, LENGTHS)) for B in (1, 16, 64)],
+        stage.probe("softmax-scale", "B", SCALE, lambda: varied.with_scale(_sparse_batch(64))),
+        *[stage.size(f"batch-B{B}", "A", BLOCKS, partial(sizes.sparse_batch, B, LENGTHS)) for B in (1, 2, 16, 64)],
         stage.general("batch", "three sequences, one empty, shuffled blocks", partial(_sparse_batch, 128)),
     ]
 
@@ -230,7 +241,7 @@ def _own_logical() -> Inputs:
 
 
 def _padded_row() -> Inputs:
-    return {**_logical(), "pages": np.array([[[1, -1, -1]]])}
+    return {**_logical(), "pages": np.array([[[0, -1, -1]]])}
 
 
 def _only_padding() -> Inputs:

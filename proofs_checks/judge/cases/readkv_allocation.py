@@ -12,6 +12,8 @@ from proofs_checks.judge.cases.readkv_inputs import captured_cache, gains_of, ro
 from refimpl.readkv.importance import readkv_key_importance
 
 EXCHANGE = "a = (4, 1), gains (1/2, 1/4), 3 refinements: depths (2, 1)"
+MINIMUM = "a = (1024, 1), 5 refinements, 2 of them the minimum: (4, 1)"
+CLOSE_GAINS = "gains 1/2 and 1/4 + 2^-12: a second step of weight 1 is worth more than a first of 1/2, by 2^-12"
 CLOSE = "importances 1 and 1 + 2^-12: equal in half precision, not in float32"
 
 
@@ -41,9 +43,14 @@ def choose_cases() -> list[Case]:
         exact("last-refinement", "N W - 1: only the poorest last step is missing", [4.0, 1.0, 2.0], tree, 23),
         exact("one-level", "W = 1: the two largest of four", [1.0, 3.0, 2.0, 4.0], [0.5], 2),
         exact("minimum-bought-first", "minimum_depth 1 counts against the budget", one, tree, 20, minimum_depth=1),
+        exact("minimum-and-more", MINIMUM, [1024.0, 1.0], tree, 5, minimum_depth=1),
         exact("minimum-only", "the budget is the minimum", [1.0, 2.0], tree, 4, minimum_depth=2),
         exact("minimum-at-the-top", "minimum_depth W", [1.0, 2.0], tree[:3], 6, minimum_depth=3),
         stage.illegal("minimum-beyond-budget", "C", "3 items at minimum_depth 2 need 6, not 5: refused", _beyond),
+        exact("tied-levels-odd", "the same with 3 refinements", np.ones(3), [0.5, 0.5, 0.25], 3),
+        exact("close-gains", CLOSE_GAINS, [0.5, 1.0], [0.5, 0.25 + 2.0**-12], 2, "I"),
+        exact("one-item", "N = 1: all it can take", [0.5], tree, 5),
+        *[exact(f"{W}-levels", f"W = {W}: all depths W", [4.0, 1.0, 2.0], tree[:W], 3 * W) for W in (2, 3, 4, 5, 6, 7)],
         exact("no-items", "N = 0 is legal", np.zeros(0), tree, 0, suspect="A"),
         exact("light-item-waits", "a = (2^-40, 1), 9: the heavy item is full first", [2.0**-40, 1.0], tree, 9, "I"),
         exact("close-importances", CLOSE, [1.0, 1.0 + 2.0**-12], [0.5, 0.25], 1, "I"),
@@ -63,6 +70,7 @@ def _drawn_cases(stage: Family) -> list[Case]:
 
     return [
         drawn("random", "random importances, a third of the budget", partial(_random, 96, 256)),
+        drawn("random-3000", "3000 items", partial(_random, 3000, 7001)),
         drawn("heavy-tail", "squared softmax weights over 60 decades, dead tokens", _heavy_tail),
         drawn("capture-keys", "real importances of 3 heads, rate 2", _captured),
         drawn(

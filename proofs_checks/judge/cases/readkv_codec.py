@@ -42,6 +42,7 @@ def rotate_cases() -> list[Case]:
             "one-channel", "E", "d = 1: the sign alone", lambda: {"x": np.array([[3.0], [-5.0]]), "signs": -np.ones(1)}
         ),
         stage.probe("one-row", "E", "x [d], no leading axis", partial(_rows, (64,))),
+        stage.size("1100-rows", "A", "every row is rotated", partial(_rows, (1100, 16))),
         stage.probe("no-rows", "A", "no rows are legal", partial(_rows, (0, 64))),
         stage.general("capture-keys", "real keys of layer 7, 3 heads", _captured_keys),
     ]

@@ -11,6 +11,7 @@ from proofs_checks.judge.cases.readkv_inputs import captured_cache, rotated_quer
 
 FINGERPRINT = "every query a different power of two: the sum says which queries were summed (h // G)"
 OUTLIERS = "random queries, outlier channels"
+GROUPS = (1, 4, 5, 6, 8, 16)
 LIGHT = "weights from 1 down to 2^-60: their squares need float32's range"
 
 
@@ -24,6 +25,9 @@ def key_cases() -> list[Case]:
         stage.exact("own-scales", "G", "scales 1 and 2 of two heads: 4 times", _own_scales),
         stage.exact("dead-queries", "C", "zero queries have importance 0", _dead),
         stage.exact("close-queries", "I", "2049^2: half precision or TF32 loses the last bit", _close),
+        stage.exact("wide-range", "I", "squares from 2^-60 to 2^60: none is flushed, none overflows", _wide_range),
+        *[stage.size(f"group-of-{G}", "G", f"{G} queries each", partial(_random, 2, G, 16)) for G in GROUPS],
+        stage.size("d256", "A", "256 channels", partial(_random, 1, 2, 256)),
         stage.general("H2-G3-d64", OUTLIERS, partial(_random, 2, 3, 64)),
         stage.general("H1-G8-d128", OUTLIERS, partial(_random, 1, 8, 128)),
         stage.general("H3-G7-d64", OUTLIERS, partial(_random, 3, 7, 64)),
@@ -58,6 +62,10 @@ def _close() -> Inputs:
     return {"rotated_queries": np.array([[[2049.0, 2048.0]]]), "key_scale": np.array([[1.0, 1.0]])}
 
 
+def _wide_range() -> Inputs:
+    return {"rotated_queries": 2.0 ** np.arange(-30.0, 31.0)[None, None], "key_scale": np.ones((1, 61))}
+
+
 def _random(H: int, G: int, d: int) -> Inputs:
     rng = generator("key-importance", f"{H},{G},{d}")
     scale = np.exp(rng.normal(size=(H, d))) * np.where(rng.random((H, d)) < 0.1, 16.0, 1.0)
@@ -80,6 +88,8 @@ def value_cases() -> list[Case]:
         stage.exact("head-weight", "C", factor, _head_weight),
         stage.probe("light-tokens", "I", LIGHT, _light),
         stage.exact("no-tokens", "A", "T = 0 is legal", lambda: {"weights": np.zeros((2, 3, 0))}),
+        *[stage.size(f"group-of-{G}", "G", f"{G} queries each", partial(_softmax, 2, G, 16)) for G in (5, 6, 7, 8, 16)],
+        stage.size("1100-tokens", "A", "every token has its importance", partial(_softmax, 1, 2, 1100)),
         stage.general("H2-G3-T50", "softmax weights", partial(_softmax, 2, 3, 50)),
         stage.general("H3-G4-T9", "an odd number of tokens", partial(_softmax, 3, 4, 9)),
         stage.general("head-weights", "softmax weights with factors", _softmax_factors),

@@ -34,14 +34,21 @@ def codebook_cases() -> list[Case]:
 
     return [
         one(1, "normal", 64, "one bit: +-sqrt(2/pi)"),
-        one(1, "sphere", 4, "one bit on the sphere of R^4: +-8/(3 pi), in units of 1/sqrt(d)"),
         one(2, "normal", 64, "two bits of N(0, 1): +-.4528, +-1.5104"),
-        one(2, "sphere", 4, "two bits where the sphere's law is far from normal"),
         one(4, "sphere", 64, "four bits of a coordinate at d = 64"),
         one(4, "normal", 64, "four bits: cells of equal mass or a cut-off tail are not optimal"),
         one(3, "sphere", 128, "three bits at d = 128"),
+        one(3, "normal", 64, "three bits: +-.2451, .7560, 1.3439, 2.1519; the thresholds are other numbers"),
+        one(4, "sphere", 16, "four bits at d = 16: the law's exponent is (d - 3)/2"),
+        one(4, "sphere", 128, "four bits at d = 128"),
+        one(4, "sphere", 4096, "four bits in a high dimension: iteration from a uniform start converges slowly"),
+        one(4, "sphere", 8192, "a grid over [-1, 1] leaves cells without a point: all levels must be used"),
+        one(6, "normal", 64, "six bits"),
         one(8, "normal", 64, "eight bits: 256 levels, all of them used"),
         one(8, "sphere", 16, "eight bits on a sphere"),
+        *[one(bits, "normal", 64, f"{bits} bits of N(0, 1)") for bits in (5, 7)],
+        one(1, "sphere", 4, "one bit on the sphere of R^4: +-8/(3 pi), in units of 1/sqrt(d)"),
+        one(2, "sphere", 4, "two bits where the sphere's law is far from normal"),
     ]
 
 
@@ -59,10 +66,24 @@ def quantize_cases() -> list[Case]:
         stage.probe("negative-row", "D", "all below 0: the maximum is not 0", partial(_row, [-20.0, -5.0, -6.0, -7.5])),
         stage.probe("rows-1-and-100", "D", "each row its own scale", _two_rows),
         stage.probe("constant-row", "D", "no spread: codes 0, a finite scale, no 0/0", _constant),
+        stage.probe(
+            "below-minus-65504",
+            "D",
+            "a minimum that float16 cannot hold: stored in half precision it becomes -inf",
+            partial(_row, [-69632.0, -4096.0, 0.0, 30720.0]),
+            dtypes=("float32", "bfloat16", "float64"),
+        ),
         stage.probe("halves", "D", HALVES, partial(_row, [0.0, 0.5, 1.5, 2.5, 15.0])),
         stage.probe("width-96", "A", RANGE, _width_96),
         stage.probe("eight-bits", "D", "8 bits: codes 0 to 255", partial(_random, 8, (3, 64))),
         stage.probe("one-bit", "D", "1 bit: minimum or maximum", partial(_random, 1, (3, 64))),
+        *[
+            stage.probe(f"{bits}-bits", "D", f"codes 0 to {2**bits - 1}", partial(_random, bits, (2, 64)))
+            for bits in (2, 3, 5, 6, 7)
+        ],
+        stage.probe("narrow-row", "D", "a spread of 2^-20: no floor under the scale", _narrow),
+        stage.probe("one-row", "A", "x [n], no leading axis", partial(_random, 4, (48,))),
+        stage.size("width-300", "A", "300 values: no fixed width", _wide),
         stage.probe("no-rows", "A", "no rows are legal", partial(_random, 4, (0, 64))),
         stage.general("random-4", "random rows", partial(_random, 4, (2, 33, 64))),
         stage.general("random-2", "2 bits, d = 128", partial(_random, 2, (2, 17, 128))),
@@ -81,6 +102,17 @@ def _two_rows() -> Inputs:
 
 def _constant() -> Inputs:
     return {"x": np.array([[3.0] * 8, [0.0] * 8, [-0.5] * 8, list(range(8))]), "bits": 4}
+
+
+def _narrow() -> Inputs:
+    return {"x": np.arange(16.0)[None, ::-1] * 2.0**-24, "bits": 4}
+
+
+def _wide() -> Inputs:
+    """The extremes stand at the end."""
+    x = generator("affine", "300").uniform(-1.0, 1.0, size=(2, 300))
+    x[:, -2:] = 8.0, -7.0
+    return {"x": x, "bits": 4}
 
 
 def _width_96() -> Inputs:

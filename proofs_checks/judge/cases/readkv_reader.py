@@ -26,6 +26,7 @@ ONE_CHANNEL = "one live channel, budget for many: 8 refinements are bought, the 
 THEOREM_2 = "one key bit finds the token, then all value bits go to it: (1, 0, ...) and (8, 0)"
 LIGHT = "weights down to e^-14: every token is worth a refinement, also in the square"
 STORED = "stored_depth 4: gains and depths end there, the 4 low bits hold garbage (AMB-34)"
+WAITS = "9 tokens at rate 3/2: two pairs go before the last token, though it weighs more than any of theirs"
 UNREAD = "every {} is read to depth 2, and the bits below hold garbage"
 SHAPES = (
     (1, 1, 33, 64, 2, 2),
@@ -33,6 +34,8 @@ SHAPES = (
     (1, 8, 17, 64, 1, 3),
     (2, 7, 9, 128, 2, 2),
     (3, 4, 50, 64, 4, 4),
+    (2, 5, 16, 32, 2, 2),
+    (1, 6, 32, 32, 2, 3),
 )
 
 
@@ -133,6 +136,13 @@ def restricted_cases() -> list[Case]:
         stage.probe("no-tokens", "A", "T = 0 is legal: output 0", at(2.0, partial(drawn, "empty", 2, 3, 0, 16))),
         stage.general("rate-2", "random cache", at(2.0, partial(drawn, "r2", 2, 3, 41, 64))),
         stage.general("rate-1.25", "a rate that leaves a remainder", at(1.25, partial(drawn, "r1", 1, 8, 33, 128))),
+        *[
+            stage.size(
+                f"group-of-{G}", "G", f"{G} queries of every KV head", at(2.0, partial(drawn, "g", 2, G, 16, 16))
+            )
+            for G in (1, 2, 4, 5, 6, 8)
+        ],
+        stage.probe("odd-tail-waits", "A", WAITS, at(1.5, reads.flat_odd), judged=VALUES),
         stage.general("rate-4", "G = 7", at(4.0, partial(drawn, "r4", 2, 7, 18, 64))),
         stage.general("capture-2", "real queries on 2,041 real tokens", at(2.0, partial(captured_read, 1, 3))),
         stage.general("capture-2.5", "rate 5/2", at(2.5, partial(captured_read, 2, 6)), profile="default"),

@@ -175,6 +175,13 @@ def odd() -> Inputs:
     return inputs
 
 
+def flat_odd() -> Inputs:
+    """Weights alike but for the last of 9 tokens, about 1.3 times the others: its square is less than a pair's sum."""
+    inputs = channel_0(1.0, 1, 9, "flat-odd")
+    inputs["key_codes"][0, :, 0], inputs["key_codes"][0, 8, 0] = 128, 200
+    return inputs
+
+
 def theorem_2() -> Inputs:
     """Token 0 at +c, token 1 at -c on the live channel; one key refinement, eight value refinements."""
     inputs = channel_0(100.0, 1, 2, "theorem-2")

@@ -69,6 +69,17 @@ def empty_beside_deep() -> Inputs:
     return {"outputs": outputs, "lses": np.stack([np.full((1, 2), -60000.0), np.full((1, 2), -np.inf)])}
 
 
+def empty_in_turn() -> Inputs:
+    """Splits of one mass and values 1, 2 and 9; in head h those are empty whose bit is set in h: from none to all.
+
+    The merge is the mean of the others' values. What an empty split holds is not read.
+    """
+    empty = np.arange(8)[None, :, None] >> np.arange(3)[:, None, None] & 1  # [S, H, 1]
+    values = np.array([1.0, 2.0, 9.0])[:, None, None]
+    outputs = np.where(empty, 2.0**60, values)[..., None] * np.ones(8)
+    return {"outputs": outputs, "lses": np.where(empty, -np.inf, 3.0)}
+
+
 def named_pages(T: int, B: int, pages: list[int]) -> Inputs:
     """Equal weights; page pages[i] holds the value 2^i, any other -64: the output says which pages were read."""
     page = np.arange(T) // B

@@ -9,10 +9,21 @@ import numpy as np
 
 from proofs_checks.judge.case import Case
 from proofs_checks.judge.judgement import Call, Departure, Fault, Judgement, compare_exactly
+from proofs_checks.numbers import FORMATS, round_to
 from refimpl.checks import FloatArray
 from refimpl.locks.quantize import LEVELS
 
 SCALE_FORMATS = {"the computing dtype": 0.0, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Formats that scales may be stored in (AMB-08), with their unit roundoffs."""
+
+
+def held(values: FloatArray, stored: str) -> bool:
+    """Whether the format of `SCALE_FORMATS` holds all values: what is off by a rounding must also have been rounded.
+
+    >>> held(np.array([1.0078125]), "bfloat16"), held(np.array([1.001]), "bfloat16")
+    (True, False)
+    """
+    return stored not in FORMATS or bool(np.array_equal(values, round_to(values, stored)))
 
 
 @dataclass(frozen=True)
@@ -65,23 +76,29 @@ def _judge_part(judgement: Judgement, part: Part, call: Call) -> None:
     if match is None:
         _scale_fault(judgement, part, x, scale, dead)
         return
-    departures, slack = match
-    judge_codes(judgement, part, x, codes, np.where(dead, 0.0, scale), slack + 4 * u)
+    departures, full = match
+    still = np.where(dead, 0.0, scale)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        nearer = np.where(np.abs(codes - x / still) <= np.abs(codes - x / full), still, full)
+    judge_codes(judgement, part, x, codes, nearer, 4 * u)
     judgement.departures += departures
     if not judgement.faults and not departures:
         rounding_departure(judgement, part, x, codes, scale)
 
 
 def _matching_scale(part: Part, x: FloatArray, scale: FloatArray, dead: Any, u: float) -> Any:
-    """The departures and relative slack under which ``scale`` is right, or None."""
+    """The departures under which ``scale`` is right, and the scale before it was stored; or None.
+
+    Codes may follow either of the two scales.
+    """
     for axes in ((part.axis,), *part.coarser):
         absmax = np.broadcast_to(np.max(np.abs(x), axis=axes, keepdims=True), scale.shape)
         for extra in (0.0, 0.5, 1.0):
             expected = np.where(dead, 0.0, absmax / (part.level + extra))
             for stored, rounding in SCALE_FORMATS.items():
                 allowed = (2 * u + rounding) * expected + np.finfo(np.float32).tiny
-                if np.all(np.abs(scale - expected) <= allowed):
-                    return _departures(part, axes, extra, stored), rounding
+                if np.all(np.abs(scale - expected) <= allowed) and held(scale, stored):
+                    return _departures(part, axes, extra, stored), expected
     return None
 
 

@@ -105,10 +105,10 @@ def codebook_judged(call: Call) -> Judgement:
     wide = np.minimum(np.append(gap, gap[-1]), np.insert(gap, 0, gap[0]))  # to the nearer neighbour
     limit = np.sqrt(law.d) if isinstance(law, Sphere) else np.inf
     cells = cells_of(law, np.clip(edges, -limit, limit))
+    _judge_distortion(judgement, law, int(call.inputs["bits"]), levels, cells)
     compare(judgement, "thresholds", thresholds, (levels[:-1] + levels[1:]) / 2, OF_THRESHOLD_GAP * gap)
     compare(judgement, "levels", levels, cells.mean, OF_LEVEL_GAP * wide)
     compare(judgement, "levels", levels, -levels[::-1], OF_LEVEL_GAP * wide)
-    _judge_distortion(judgement, law, int(call.inputs["bits"]), levels, cells)
     return judgement
 
 
@@ -120,5 +120,5 @@ def _judge_distortion(judgement: Judgement, law: Law, bits: int, levels: FloatAr
     ratio = max(own / least - 1, 0.0) / EXCESS
     judgement.see(ratio)
     if ratio > 1:
-        text = f"levels: mean squared error {own:.6g}, {own / least:.4g} times the optimum {least:.6g} of the law"
+        text = f"levels: mean squared error {own:.6g}, {own / least:.6g} times the optimum {least:.6g} of the law"
         judgement.faults.append(Fault("levels", None, text, ratio))

@@ -12,6 +12,7 @@ from proofs_checks.bounds import readkv_reader as bounds
 from proofs_checks.judge.checks.allocation import Purchase, judge_purchase, single_costs
 from proofs_checks.judge.checks.readkv_tree import port_order, port_table
 from proofs_checks.judge.judgement import Call, Fault, Judgement, compare, compare_exactly, says_nothing
+from proofs_checks.numbers import Precision
 from refimpl.attention import log_sum_exp, scale_of
 from refimpl.checks import FloatArray, IntArray
 from refimpl.readkv.budgets import budget_of_rate
@@ -41,7 +42,8 @@ Rule = Callable[[Judgement, str, IntArray, FloatArray, FloatArray, Call, FloatAr
 """Judges depths [H, N] by the ends of the importances [H, N] and the gains; whether they are in range."""
 
 
-def _reading(call: Call) -> Reading:
+def reading(call: Call) -> Reading:
+    """The port's answer as a read, in the reference's order of coordinates."""
     inputs: dict[str, Any] = dict(call.inputs)
     depths: Any = np.asarray(call.answer["key_depths"], dtype=np.int64)
     order = port_order(call.ask, inputs["queries"].shape[-1])
@@ -66,7 +68,7 @@ def reader(rule: Rule) -> Callable[[Call], Judgement]:
     """The check of a reader whose allocations are judged by ``rule``."""
 
     def check(call: Call) -> Judgement:
-        judgement, read = Judgement(), _reading(call)
+        judgement, read = Judgement(), reading(call)
         rotated = readkv_rotate(x=read.queries, signs=read.cache.key_signs)
         error = bounds.rotated_query_error(read.queries, rotated, call.precision)
         low, high = bounds.key_importance_range(rotated, error, read.cache.key_scale, call.precision)
@@ -84,37 +86,49 @@ def reader(rule: Rule) -> Callable[[Call], Judgement]:
     return check
 
 
+def logits_of(
+    read: Reading, rotated: FloatArray, query_error: FloatArray, precision: Precision
+) -> tuple[FloatArray, FloatArray]:
+    """The logits [H, G, T] of a read at its own key depths, and how far a right port's may lie from them."""
+    keys = reconstructed_keys(read.cache, read.key_depths)
+    logits = read.scale * np.einsum("hgd,htd->hgt", rotated, keys, optimize=True)
+    magnitude = _magnitude(keys, read.cache.key_mean)
+    return logits, bounds.reader_logit_error(rotated, query_error, keys, magnitude, read.scale, precision)
+
+
+def read_bounds(
+    read: Reading, logits: FloatArray, error: FloatArray, output: FloatArray, precision: Precision
+) -> dict[str, FloatArray]:
+    """Bounds of the weights and of the right ``output`` at the read's own depths."""
+    values = reconstructed_values(read.cache, read.value_depths)
+    mixed = np.einsum("hgt,htd->hgd", _weights(logits), values, optimize=True)
+    magnitude = _magnitude(values, read.cache.value_mean)
+    return {
+        "weights": bounds.weight_bound(logits, error, precision),
+        "output": bounds.reader_output_bound(logits, error, values, magnitude, mixed, output, precision),
+    }
+
+
 def _judge_reads(
     judgement: Judgement, rule: Rule, call: Call, read: Reading, rotated: FloatArray, query_error: FloatArray
 ) -> None:
     """Weights on the port's key depths, value depths by the port's weights, output on both depths."""
-    cache, precision = read.cache, call.precision
-    keys = reconstructed_keys(cache, read.key_depths)
-    magnitude = _magnitude(keys, cache.key_mean)
-    logits = read.scale * np.einsum("hgd,htd->hgt", rotated, keys, optimize=True)
-    error = bounds.reader_logit_error(rotated, query_error, keys, magnitude, read.scale, precision)
-    low, high = bounds.value_importance_range(read.weights, logits, precision)
+    logits, error = logits_of(read, rotated, query_error, call.precision)
+    low, high = bounds.value_importance_range(read.weights, logits, call.precision)
     found = Judgement()
-    usable = rule(found, "value_depths", read.value_depths, low, high, call, cache.gains)
+    usable = rule(found, "value_depths", read.value_depths, low, high, call, read.cache.gains)
     if not usable or "value_depths" in call.names():
         judgement.faults += found.faults
     if not usable:
         return
     exact = read_schedule(
         queries=read.queries,
-        cache=cache,
+        cache=read.cache,
         key_depths=read.key_depths,
         value_depths=read.value_depths,
         softmax_scale=read.scale,
     )
-    values = reconstructed_values(cache, read.value_depths)
-    mixed = np.einsum("hgt,htd->hgd", _weights(logits), values, optimize=True)
-    allowed = {
-        "weights": bounds.weight_bound(logits, error, precision),
-        "output": bounds.reader_output_bound(
-            logits, error, values, _magnitude(values, cache.value_mean), mixed, exact["output"], precision
-        ),
-    }
+    allowed = read_bounds(read, logits, error, exact["output"], call.precision)
     for name in ("weights", "output"):
         if name in call.names():
             compare(judgement, name, call.answer[name], exact[name], allowed[name])

@@ -14,7 +14,7 @@ from refimpl.readkv.tree import LEAF_DEPTH, Table, deployed_table
 Ask = Callable[[Any], Mapping[str, Any] | None]
 
 TREE_CASE = "readkv_tree/depth-8"
-BASIS_WIDTHS = (4, 16, 64, 128, 2, 8, 32, 256)
+BASIS_WIDTHS = (4, 16, 64, 128, 2, 8, 32, 256, 512, 1024)
 """Widths whose case ``readkv_rotate/basis-d`` shows the order of the port's coordinates."""
 
 

@@ -13,22 +13,26 @@ from refimpl.checks import FloatArray
 from refimpl.locks.select import pages_within_budget
 
 
-def must_and_may(low: FloatArray, high: FloatArray, kept: int) -> tuple[set[int], set[int]]:
+def must_and_may(
+    low: FloatArray, high: FloatArray, kept: int, forced: set[int] | None = None
+) -> tuple[set[int], set[int]]:
     """Pages that every right selection holds, and pages that some right selection may hold.
 
-    ``low`` and ``high`` [P] enclose the true shares; pages 0 and P-1 are forced. A page must be kept when fewer than
-    the free slots can reach its low end; it may be kept when fewer than the free slots surely lie above its high end.
+    ``low`` and ``high`` [P] enclose the true shares; ``forced`` are always kept, pages 0 and P-1 where it is not given.
+    A page must be kept when fewer than the free slots can reach its low end; it may be kept when fewer than the free
+    slots surely lie above its high end.
 
     >>> low = high = np.array([0.0, 0.3, 0.1, 0.1, 0.0])
     >>> must_and_may(low, high, 4)
     ({0, 1, 4}, {0, 1, 2, 3, 4})
     """
     P = len(low)
-    forced = {0, P - 1} if P else set()
+    if forced is None:
+        forced = {0, P - 1} if P else set()
     if kept >= P:
         return set(range(P)), set(range(P))
     free = kept - len(forced)
-    rest = np.arange(1, P - 1)
+    rest = np.setdiff1d(np.arange(P), list(forced))
     sorted_high, sorted_low = np.sort(high[rest]), np.sort(low[rest])
     reach = len(rest) - np.searchsorted(sorted_high, low[rest], side="left") - 1  # others with high >= my low
     above = len(rest) - np.searchsorted(sorted_low, high[rest], side="right")  # others with low > my high

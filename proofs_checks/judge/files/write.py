@@ -21,8 +21,8 @@ from proofs_checks.judge.files.layout import (
     folder_of,
 )
 from proofs_checks.judge.files.tensors import save_tensors
-from proofs_checks.judge.report import dump_json
 from proofs_checks.version import version
+from proofs_checks.writing import dump_json
 
 
 class FolderError(Exception):

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from proofs_checks.judge.report import Report, dump_json, write_whole
+from proofs_checks.judge.report import Report
 from proofs_checks.judge.reports.html import html
 from proofs_checks.judge.reports.junit import junit
 from proofs_checks.judge.reports.markdown import markdown
+from proofs_checks.writing import dump_json, write_whole
 
 FORMS: dict[str, tuple[str, Callable[[Report], str]]] = {
     "json": ("the report as JSON (- for standard output)", lambda report: dump_json(report.as_json())),

@@ -182,7 +182,7 @@ def test_lists_of_results_are_prepared_and_poisoned_for_a_port_that_fills_them(f
 def test_only_declared_laws_are_asked_for(tmp_path):
     rows = verdicts(tmp_path)
     assert rows["lloyd_max_codebook"].verdict == "PASS"
-    assert rows["lloyd_max_codebook"].cases == 4
+    assert rows["lloyd_max_codebook"].cases == 6
     assert any("LAWS has normal, not sphere" in note for note in rows["lloyd_max_codebook"].notes)
 
 

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from proofs_checks.bounds.common import gamma
 from refimpl.baselines.centroid import centroid_scores, centroid_state_bytes
 from refimpl.baselines.moment_core import moment_build_summary, moment_scores
-from refimpl.baselines.quest import quest_build_summary, quest_scores, quest_select_pages
+from refimpl.baselines.quest import quest_build_summary, quest_pages, quest_scores
 from refimpl.checks import ArgumentError
 from refimpl.locks.score import exact_page_scores
 
@@ -55,12 +55,12 @@ def test_quest_refuses_an_envelope_turned_over_and_empty_pages():
 @pytest.mark.parametrize(("budget", "kept"), [(0, 3), (47, 3), (64, 4), (79, 4), (4096, 6)])
 def test_quest_keeps_at_least_three_pages(budget, kept):
     scores = np.arange(6.0)[None, None]
-    pages = quest_select_pages(scores=scores, budget_tokens=budget, page_size=16)
-    assert pages.tolist() == [[list(range(6 - kept, 6))]]
+    chosen = quest_pages(scores=scores, budget_tokens=budget, page_size=16)
+    assert chosen["pages"].tolist() == [[list(range(6 - kept, 6))]]
 
 
 def test_quest_takes_the_lower_page_among_equals():
-    assert quest_select_pages(scores=np.zeros((1, 1, 5)), budget_tokens=48, page_size=16).tolist() == [[[0, 1, 2]]]
+    assert quest_pages(scores=np.zeros((1, 1, 5)), budget_tokens=48, page_size=16)["pages"].tolist() == [[[0, 1, 2]]]
 
 
 @given(

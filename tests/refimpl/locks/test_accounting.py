@@ -12,6 +12,7 @@ from refimpl.baselines.shared_basis import shared_state_bytes
 from refimpl.checks import ArgumentError
 from refimpl.locks.accounting import (
     GLM_4_9B_1M_ON_H200,
+    Deployment,
     page_kv_bytes,
     payload_bytes,
     record_bytes,
@@ -84,3 +85,51 @@ def test_a_width_that_is_not_stored_is_refused():
         payload_bytes(8, 3, 16, 128)
     with pytest.raises(ArgumentError, match="whole bytes"):
         payload_bytes(8, 4, 16, 7)
+
+
+def test_resident_bytes_by_hand():
+    """10 tokens of 2 x 4 channels in bf16 are 160 bytes, three pages of 4 hold them: 6 heads of 160 + 3 x 7 bytes."""
+    one = Deployment(memory_bytes=0.0, utilisation=0.5, weight_bytes=100.0, layers=2, kv_heads=3, head_size=4)
+    assert one.sequence_bytes(10, 4, 7) == 6 * (160 + 21) == 1086
+
+
+@pytest.mark.parametrize(("fitting", "batch"), [(0, 0), (1, 1), (2, 2), (3, 2), (7, 4), (8, 8), (9, 8)])
+def test_the_batch_is_the_largest_power_of_two_that_fits(fitting, batch):
+    def on(memory):
+        return Deployment(memory, 0.5, 100.0, 2, 3, 4).largest_batch(10, 4, 7)
+
+    exactly = 2 * (100 + 1086 * fitting)
+    assert on(exactly) == batch
+    assert on(exactly + 2 * 1085) == batch
+    if fitting == batch > 0:
+        assert on(exactly - 2) == batch // 2
+
+
+@pytest.mark.parametrize(("head_size", "bits"), [(4, 2), (2, 4), (1, 8), (1, 16), (12, 2)])
+def test_a_basis_column_of_whole_bytes(head_size, bits):
+    assert payload_bytes(3, bits, 5, head_size) == 3 * (head_size * bits // 8) + 15 + head_size
+    assert isinstance(payload_bytes(3, bits, 5, head_size), int)
+
+
+@pytest.mark.parametrize(("head_size", "bits"), [(3, 2), (5, 4), (10, 2)])
+def test_a_basis_column_of_part_of_a_byte_is_refused(head_size, bits):
+    with pytest.raises(
+        ArgumentError, match=f"^head_size: expected a basis .*, got {head_size} elements of {bits} bits$"
+    ):
+        payload_bytes(3, bits, 5, head_size)
+
+
+def test_a_bf16_basis_has_no_column_scales():
+    assert scale_bytes(8, 16, 16) == 2 * (16 + 1)
+    assert scale_bytes(8, 16, 8, bytes_per_scale=4) == 4 * (8 + 16 + 1)
+    assert record_bytes(2, 16, 4, 3) == 2 * 3 * 2 + 4 * 2 + 3 + 2 * (4 + 1)
+
+
+def test_a_record_that_fills_its_alignment_is_not_padded():
+    assert record_bytes(8, 4, 16, 128, align=818) == 818
+    assert record_bytes(8, 4, 16, 128, align=817) == 2 * 817
+
+
+def test_a_batch_of_empty_sequences_is_refused():
+    with pytest.raises(ArgumentError, match="context_tokens: expected at least 1, got 0"):
+        GLM_4_9B_1M_ON_H200.largest_batch(0, 16, 818)

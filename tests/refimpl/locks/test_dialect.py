@@ -161,3 +161,80 @@ def test_decode_in_the_dialect_reads_two_pages_more():
     paper = dialect.decode(PAPER, **arguments, budget_tokens=20, page_size=4)["pages"]
     package = dialect.decode(LOCKS_KV_0_1_4, **arguments, budget_tokens=20, page_size=4)["pages"]
     assert (paper.shape, package.shape) == ((1, 5), (1, 7))
+
+
+@pytest.mark.parametrize("profile", [PAPER, LOCKS_KV_0_1_4])
+def test_a_step_without_tokens(profile):
+    empty = np.zeros((2, 0, 4))
+    step = dialect.decode(
+        profile,
+        queries=np.ones((2, 3, 4)),
+        keys=empty,
+        values=empty,
+        rank=1,
+        basis_bits=4,
+        budget_tokens=8,
+        page_size=4,
+    )
+    assert step["output"].tolist() == np.zeros((2, 3, 4)).tolist()
+    assert (step["pages"].shape, step["pages"].dtype) == ((2, 0), np.int64)
+
+
+def test_a_step_of_one_token_is_that_token():
+    values = np.array([[[3.0, -1.0]]])
+    step = dialect.decode(
+        LOCKS_KV_0_1_4, queries=[[[1.0, 2.0]]], keys=[[[4.0, 5.0]]], values=values, rank=1, basis_bits=4,
+        budget_tokens=1, page_size=1,
+    )  # fmt: skip
+    assert (step["pages"].tolist(), step["output"].tolist()) == ([[0]], values.tolist())
+
+
+def test_paged_steps_of_every_dialect_are_the_steps_of_the_gathered_sequences():
+    rng = np.random.default_rng(3)
+    pool = {name: rng.standard_normal((9, 4, 2, 6)) for name in ("key_pool", "value_pool")}
+    queries, tokens = rng.standard_normal((3, 2, 3, 6)), [22, 0, 9]
+    table = np.array([[3, 0, 7, 8, 1, 2], [-1] * 6, [4, 6, 5, -1, -1, -1]])
+    settings = {"rank": 2, "basis_bits": 4, "budget_tokens": 12}
+    for profile in (PAPER, LOCKS_KV_0_1_4):
+        paged = dialect.decode_paged(profile, queries=queries, **pool, block_table=table, tokens=tokens, **settings)
+        for n, T in enumerate(tokens):
+            keys, values = (
+                np.moveaxis(pool[name][table[n]].reshape(-1, 2, 6)[:T], 0, 1) for name in ("key_pool", "value_pool")
+            )
+            one = dialect.decode(profile, queries=queries[n], keys=keys, values=values, page_size=4, **settings)
+            kept = one["pages"].shape[1]
+            assert np.array_equal(paged["output"][n], one["output"])
+            assert np.array_equal(paged["pages"][n, :, :kept], one["pages"])
+            assert (paged["pages"][n, :, kept:] == -1).all()
+
+
+@pytest.mark.parametrize(
+    ("tokens", "budget_pages", "fraction", "kept"),
+    [
+        (48, 1, 0.1, 3),  # one page between sink and most recent: all are kept
+        (64, 1, 0.1, 3),  # two between them, one of these
+        (64, 99, 0.1, 4),
+        (192, 0, 0.1, 3),  # ceil(0.1 * 10) = 1
+        (192, 0, 0.11, 4),  # ceil(1.1) = 2
+        (192, 0, 0.0, 3),  # at least one
+        (512, 1, 0.1, 3),  # a budget of pages is not a fraction: 0.1 of 30 would be 3
+        (0, 0, 0.1, 0),
+        (16, 5, 0.1, 1),
+    ],
+)
+def test_the_budget_of_the_package(tokens, budget_pages, fraction, kept):
+    assert dialect.budget_of_package(tokens, 16, budget_pages, fraction) == kept
+
+
+def test_a_departure_carries_the_switchs_name_and_nothing_else():
+    for name, profile in dialect.departures(LOCKS_KV_0_1_4).items():
+        assert profile.name == name
+        changed = {f for f in vars(PAPER) if getattr(profile, f) != getattr(PAPER, f)}
+        assert changed == {"name", name}
+        assert getattr(profile, name) == getattr(LOCKS_KV_0_1_4, name)
+
+
+def test_queries_below_the_floor_of_the_scale():
+    """1e-9 is 12.7 steps of 1e-8 / 127, so 13 of them."""
+    assert dialect.round_queries(np.array([[1e-9, 0.0]])).tolist() == [[13 * (1e-8 / 127), 0.0]]
+    assert dialect.round_queries(np.zeros((2, 0))).shape == (2, 0)

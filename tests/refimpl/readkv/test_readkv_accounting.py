@@ -261,7 +261,7 @@ def test_relative_throughput_is_requests_over_bytes():
         (lambda: cache_percent(Geometry(2, 1, 8), Method(8, 2), 0), "tokens: expected at least 1"),
         (lambda: extra_write_fraction(stored=4, fixed=4, prompt=1, steps=1), "stored: expected more than fixed=4"),
         (lambda: extra_write_fraction(stored=8, fixed=4, prompt=0, steps=1), "steps: expected at least one historical"),
-        (lambda: crossover_steps(stored=8, read=4, fixed=4, prompt=0), "fixed: expected stored > fixed > read"),
+        (lambda: crossover_steps(stored=8, read=4, fixed=4, prompt=0), "read: expected fewer than fixed=4 bits, got 4"),
         (lambda: steps_for_any_prompt(stored=8, fixed=4, fraction=0), "fraction: expected"),
         (lambda: historical_reads(prompt=-1, steps=1), "prompt: expected at least 0"),
     ],
@@ -269,3 +269,23 @@ def test_relative_throughput_is_requests_over_bytes():
 def test_bad_arguments(call, message):
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("stored", "fixed"), [(8, 4), (8, 7), (3, 1), (Fraction(9, 2), 4)])
+@pytest.mark.parametrize("fraction", [0.01, Fraction(1, 7), 0.5, 1, 2, 100])
+def test_the_steps_for_any_prompt_are_the_fewest(stored, fixed, fraction):
+    """An empty cache is the worst prompt; with one step there is nothing to read from it."""
+    steps = steps_for_any_prompt(stored=stored, fixed=fixed, fraction=fraction)
+    bound = Fraction(str(fraction))
+
+    def added(prompt, steps):
+        return extra_write_fraction(stored=stored, fixed=fixed, prompt=prompt, steps=steps)
+
+    assert all(added(prompt, steps) <= bound for prompt in (0, 1, 2, 10, 1000))
+    assert steps == 2 or added(0, steps - 1) > bound
+
+
+def test_no_final_insertion_writes_one_token_less():
+    calls = {"stored": 8, "read": 2, "prompt": 5, "steps": 3}
+    assert payload_traffic(**calls) == 8 * 8 + 2 * (5 + 6 + 7)
+    assert payload_traffic(**calls, final_insertion=False) == 8 * 7 + 2 * (5 + 6 + 7)

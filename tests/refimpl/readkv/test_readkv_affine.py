@@ -69,7 +69,10 @@ def test_empty_rows():
         (lambda: affine_quantize(x=1.0, bits=4), "x: expected at least one axis"),
         (lambda: affine_quantize(x=[np.nan], bits=4), "x: expected finite"),
         (lambda: affine_dequantize(codes=[[256]], scale=[1.0], zero=[0.0]), "codes: expected values in 0..255"),
-        (lambda: affine_dequantize(codes=[[1]], scale=[1.0, 2.0], zero=[0.0]), "scale: expected codes"),
+        (
+            lambda: affine_dequantize(codes=[[1]], scale=[1.0, 2.0], zero=[0.0]),
+            r"scale: expected shape \[1\], got \[2\]",
+        ),
         (lambda: affine_dequantize(codes=[[1]], scale=[np.inf], zero=[0.0]), "scale: expected finite"),
     ],
 )

@@ -108,9 +108,9 @@ def test_half_a_million_items_in_under_a_second(rate):
     N = 4 * 131072
     importance = np.random.default_rng(0).exponential(size=N) ** 4
     gains = deployed_table().gains
-    started = time.perf_counter()
+    started = time.process_time()
     depths = readkv_choose_depths(importance=importance, gains=gains, budget=rate * N)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
     assert depths.sum() == rate * N
 
 
@@ -153,10 +153,9 @@ def test_the_surrogate_is_the_exact_objective(instance):
         ({"importance": [1.0, -2.0]}, r"importance: expected nonnegative weights, got -2.0 at \[1\]"),
         ({"importance": [1.0, np.nan]}, r"importance: expected finite values, got nan at \[1\]"),
         ({"importance": [np.inf, 1.0]}, "importance: expected finite values"),
-        ({"gains": [0.25, 0.5]}, "gains: Proposition 8 needs nonincreasing gains, got 0.25 then 0.5"),
-        ({"gains": [0.25, -0.5]}, r"gains: Proposition 8 needs nonnegative gains, got -0.5 at \[1\]"),
-        ({"budget": 5}, "budget: expected in 0..4, got 5"),
-        ({"budget": -1}, "budget: expected in 0..4, got -1"),
+        ({"gains": [0.25, 0.5]}, r"gains: expected nonincreasing gains \(Proposition 8\), got 0.25 then 0.5"),
+        ({"gains": [0.25, -0.5]}, r"gains: expected nonnegative gains \(Proposition 8\), got -0.5 at \[1\]"),
+        ({"budget": -1}, "budget: expected at least 0, got -1"),
         ({"budget": 1.0}, "budget: expected a whole number"),
         (
             {"budget": 1, "minimum_depth": 1},
@@ -170,3 +169,9 @@ def test_bad_arguments(choose, changes, message):
     arguments = {"importance": [1.0, 2.0], "gains": [0.5, 0.25], "budget": 2} | changes
     with pytest.raises(ArgumentError, match=message):
         choose(**arguments)
+
+
+@pytest.mark.parametrize("choose", [readkv_choose_depths, choose_depths_heap])
+def test_a_budget_beyond_all_refinements_buys_all_of_them(choose):
+    depths = choose(importance=[1.0, 2.0, 0.0], gains=[0.5, 0.25], budget=1000)
+    assert depths.tolist() == [2, 2, 0]  # a gain of 0 is never bought

@@ -45,10 +45,10 @@ def test_a_dead_channel_is_an_error_unless_a_floor_is_passed():
     [
         (lambda: calibrate_samples(samples=np.zeros((0, 4))), "samples: expected shape"),
         (lambda: calibrate_samples(samples=[[np.inf]]), "samples: expected finite"),
-        (lambda: calibrate_samples(samples=[[1.0], [2.0]], floor=-1.0), "floor: expected a positive"),
+        (lambda: calibrate_samples(samples=[[1.0], [2.0]], floor=-1.0), "floor: expected a number above 0, got -1.0"),
         (
             lambda: calibrate_moments(mean=[0.0], covariance=[[1.0, 0.0]], transform=[[1.0]]),
-            "covariance: expected shapes",
+            r"covariance: expected shape \[1, 1\], got \[1, 2\]",
         ),
         (lambda: calibrate_moments(mean=[0.0], covariance=[[-1.0]], transform=[[1.0]]), "nonnegative variances"),
     ],

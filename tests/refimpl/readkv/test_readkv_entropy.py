@@ -108,7 +108,7 @@ def test_theorem_2s_coefficient_matrix_has_the_stated_eigenvalues(m):
     ("call", "message"),
     [
         (lambda: cube_mmse_bound(dimension=0, bits=1), "dimension: expected at least 1"),
-        (lambda: cube_mmse_bound(dimension=1, bits=-1), "bits: expected a nonnegative"),
+        (lambda: cube_mmse_bound(dimension=1, bits=-1), "bits: expected a number of at least 0, got -1"),
         (lambda: observe_boxes(lower=[[0.0]], upper=[[0.0]]), "lower: expected boxes of positive volume"),
         (lambda: observe_boxes(lower=[[-2.0]], upper=[[1.0]]), "lower: expected boxes of positive volume"),
         (lambda: observe_boxes(lower=[[-1.0]], upper=[[0.0]]), "upper: expected boxes that tile the cube"),

@@ -241,9 +241,9 @@ def test_a_real_sized_layer_reads_in_under_two_seconds():
     import time
 
     arguments = instance(6, 3, 3, 2041, 64)["arguments"]
-    started = time.perf_counter()
+    started = time.process_time()
     result = readkv_attention(**arguments, key_budget=2 * 3 * 64, value_budget=2 * 3 * 2041)
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
     assert result["key_depths"].sum() == 2 * 3 * 64
 
 
@@ -255,11 +255,9 @@ def test_a_real_sized_layer_reads_in_under_two_seconds():
         ({"key_codes": np.full((1, 3, 4), 256)}, "key_codes: expected values in 0..255"),
         ({"value_codes": np.zeros((1, 2, 4), int)}, "value_codes: expected shape"),
         ({"key_signs": np.array([1, 1, 2, 1])}, "key_signs: expected"),
-        ({"key_budget": 33}, "key_budget: expected in 0..32, got 33"),
-        ({"key_budget": -1}, "key_budget: expected in 0..32"),
-        ({"value_budget": 25}, "value_budget: expected in 0..24"),
+        ({"key_budget": -1}, "key_budget: expected at least 0, got -1"),
+        ({"value_budget": -1}, "value_budget: expected at least 0, got -1"),
         ({"stored_depth": 9}, "stored_depth: expected in 1..8"),
-        ({"stored_depth": 2, "key_budget": 9}, "key_budget: expected in 0..8"),
         ({"queries": np.full((1, 1, 4), np.inf)}, "queries: expected finite"),
         ({"key_mean": np.array([[0.0, np.nan, 0, 0]])}, "key_mean: expected finite"),
         ({"softmax_scale": math.inf}, "softmax_scale: expected a finite"),
@@ -277,3 +275,11 @@ def test_a_width_that_is_no_power_of_two_is_refused():
     arguments |= {"key_signs": np.ones(6), "value_signs": np.ones(6), "queries": np.zeros((1, 1, 6))}
     with pytest.raises(ArgumentError, match=r"power of two .* got d=6"):
         readkv_attention(**arguments, key_budget=1, value_budget=1)
+
+
+def test_equal_logits_get_equal_weights_in_every_head():
+    """Else heads that tie would not tie, and the schedule would leave the public order (AMB-19)."""
+    arguments = instance(0, 3, 2, 2, 4)["arguments"]
+    arguments["key_codes"][:] = 77
+    weights = readkv_attention(**arguments, key_budget=0, value_budget=1)["weights"]
+    np.testing.assert_array_equal(weights, 0.5)

@@ -101,9 +101,18 @@ def test_rounding_keeps_means():
     ("call", "message"),
     [
         (lambda: continuous_depths(importance=[-1.0], depth_cap=1, budget=1), "importance: expected nonnegative"),
-        (lambda: continuous_depths(importance=[1.0], depth_cap=0, budget=1), "depth_cap: expected a positive"),
-        (lambda: continuous_depths(importance=[1.0], depth_cap=1, budget=-1), "budget: expected a nonnegative"),
-        (lambda: continuous_depths(importance=[1.0], depth_cap=1, budget=math.nan), "budget: expected a nonnegative"),
+        (
+            lambda: continuous_depths(importance=[1.0], depth_cap=0, budget=1),
+            "depth_cap: expected a number above 0, got 0",
+        ),
+        (
+            lambda: continuous_depths(importance=[1.0], depth_cap=1, budget=-1),
+            "budget: expected a number of at least 0, got -1",
+        ),
+        (
+            lambda: continuous_depths(importance=[1.0], depth_cap=1, budget=math.nan),
+            "budget: expected a finite number, got nan",
+        ),
         (
             lambda: dependent_rounding(depths=np.array([0.25]), total=1, generator=np.random.default_rng(0)),
             "total: expected the sum",

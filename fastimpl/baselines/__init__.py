@@ -1,0 +1,1 @@
+"""Triton twins of the other systems: small and plain, one file per method."""

@@ -1,0 +1,1 @@
+"""Golden cases beyond the judge's own: small inputs where real faults were."""

@@ -1,0 +1,1 @@
+"""Public packages judged in environments of their own (`kvproof public`, docs/public-ports.md)."""

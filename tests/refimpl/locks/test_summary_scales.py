@@ -1,0 +1,14 @@
+"""Huge and tiny keys: squares that overflow or vanish must not decide which modes a page has."""
+
+import numpy as np
+import pytest
+
+from refimpl.locks.summary import locks_build_summary, zero_mode_level
+
+
+@pytest.mark.parametrize("power", [-520, 520])
+def test_a_power_of_two_on_the_keys_drops_no_mode(power):
+    pages = np.random.default_rng(3).standard_normal((1, 2, 4, 3))
+    scaled = np.ldexp(pages, power)
+    assert (np.abs(locks_build_summary(key_pages=scaled, rank=2)["basis"]).sum(axis=-2) > 0).all()
+    np.testing.assert_array_equal(zero_mode_level(scaled), np.ldexp(zero_mode_level(pages), power))
