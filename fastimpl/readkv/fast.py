@@ -9,18 +9,18 @@ import torch
 
 from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded
 from fastimpl.readkv.cache import TILE, PlaneCache
-from fastimpl.readkv.lanes import logits_by_lanes, mix_by_lanes, weigh_by_lanes
 from fastimpl.readkv.chain import Policy, ReadChain
+from fastimpl.readkv.lanes import logits_by_lanes, mix_by_lanes, weigh_by_lanes
 from fastimpl.readkv.slots import PARTS, prefix_tables, slot_capacity, slot_tables, slots_kernel
 from fastimpl.readkv.threshold import STATE
 
-CHUNKS = (128, 256, 512, 768, 1024, 1536, 2048)
+CHUNKS = (128, 256, 512, 1024)
 """Tokens of a program of the value pass."""
 
 REGISTERS = 128
 """Per thread of both passes: 16 warps to a multiprocessor."""
 
-WARPS_PER_PROCESSOR = 12
+WARPS_PER_PROCESSOR = 8
 
 
 def able(queries: torch.Tensor) -> bool:

@@ -146,7 +146,7 @@ def add_slots(
             copy_slots(members, planes, ring, i, count, capacity, words, lane, ORDER, AHEAD)
         own = (weights + (quad * 8 + group) * 4).to(tl.pointer_type(tl.int64))
         following = tl.load(own)
-        for i in range(0, (count + 15) // 16):
+        for i in range((count + 15) // 16):
             weight = following
             following = tl.load(own + (i + 1) * 32, mask=lane * 0 + (i + 1) * 16 < count, other=0)
             tl.inline_asm_elementwise(WAITS[KIND], "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)

@@ -53,8 +53,7 @@ def rotated_rows(x, D: tl.constexpr, D_PAD: tl.constexpr):
         half = matrix.to(tl.bfloat16)
         low = dot((x - high - middle).to(tl.bfloat16), half) + dot(middle.to(tl.bfloat16), half)
         return low + dot(high.to(tl.bfloat16), half)
-    else:
-        return dot(x, matrix.to(x.dtype))
+    return dot(x, matrix.to(x.dtype))
 
 
 @triton.jit

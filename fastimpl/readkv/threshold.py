@@ -189,24 +189,24 @@ def search(
     minimum, cost, last_cost, WIDE: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr, SEARCH: tl.constexpr,
 ):  # fmt: skip
     """The bar in [low, high), the first item whose equals do not all fit, and how many of its equals do."""
-    bar = low
-    step = 1 << 30
+    bar, step = low, low * 0 + (1 << 30)
     while step > 0:
         trial = bar + step
         if (step <= high - low) & (trial < high) & (trial > 0):
             reached = cost_between(listed_keys, listed_items, importance, gains, base, first_row, stride, count, items,
                                    low, high, minimum, cost, last_cost, trial, high, all_items, WIDE, LEVELS, W_PAD,
                                    SEARCH)  # fmt: skip
-            bar = tl.where(reached > left, trial, bar)
+            bar = tl.where(reached > left, trial, tl.where(reached == left, trial - 1, bar))  # exactly: see `bar_of`
+            step = tl.where(reached == left, 0, step)
         step = step >> 1
     reached = cost_between(listed_keys, listed_items, importance, gains, base, first_row, stride, count, items, low,
                            high, minimum, cost, last_cost, bar, high, all_items, WIDE, LEVELS, W_PAD, SEARCH)  # fmt: skip
     higher = cost_between(listed_keys, listed_items, importance, gains, base, first_row, stride, count, items, low,
                           high, minimum, cost, last_cost, bar + 1, high, all_items, WIDE, LEVELS, W_PAD, SEARCH)  # fmt: skip
     room = left - higher
-    bar = tl.where(reached <= left, 0, bar)  # only where the bracket began at 1: everything of worth fits
+    bar = tl.where((low == 1) & (bar == 1) & (reached <= left), 0, bar)  # everything of worth fits
     cut, rest = low * 0, room * 0
-    if (bar > 0) & (room > 0):
+    if (bar > 0) & (room >= tl.minimum(cost, last_cost)):
         step = 1 << 30
         while step > 0:
             trial = cut + step

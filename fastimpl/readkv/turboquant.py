@@ -52,7 +52,9 @@ def turboquant_kernel(
         higher = tl.maximum(largest, tl.max(logit, 1))
         shift = finite_or_zero(higher)
         weight, fade = tl.exp2(logit - shift[:, None]), tl.exp2(largest - shift)
-        byte = tl.load(value_bytes + place[:, None] * HALF + channel[None, :], mask=inside[:, None], other=0).to(tl.int32)
+        byte = tl.load(value_bytes + place[:, None] * HALF + channel[None, :], mask=inside[:, None], other=0).to(
+            tl.int32
+        )
         scale = tl.load(value_scales + place, mask=inside, other=0.0).to(tl.float32)[:, None]
         zero = tl.load(value_zeros + place, mask=inside, other=0.0).to(tl.float32)[:, None]
         kind = low_query.dtype
