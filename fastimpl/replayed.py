@@ -1,4 +1,4 @@
-"""The paged stages and the ReadKV reader as a serving engine runs them: captured once in a CUDA graph, then replayed in the same buffers.
+"""Paged stages and the ReadKV reader as an engine runs them: captured once in a CUDA graph, then replayed in place.
 
 Itself a port. A call in buffers that an earlier call had, with the same settings, replays that call's graph: queries,
 pools, block table and lengths are what the buffers hold now. Only the longest length, which sizes the grid, is part of

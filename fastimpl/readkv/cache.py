@@ -161,15 +161,15 @@ def encode_keys_kernel(
     length = tl.load(lengths + n)
     k, g = tl.arange(0, 32), tl.arange(0, 8)
     found = ()
-    for plane in tl.static_range(W):
-        found = found + (tl.zeros([8, D_PAD], tl.int32),)  # noqa: RUF005
+    for _ in tl.static_range(W):
+        found = found + (tl.zeros([8, D_PAD], tl.int32),)
     for word in range(8):
         code = leaves_of(x + n * stride_n + head * stride_h, means, scales, signs, buckets, tile * 256 + k * 8 + word,
                          length, channel, head, stride_t, inverse_root, CODES, D, D_PAD)  # fmt: skip
         more = ()
         for plane in tl.static_range(W):
             bits = tl.sum(plane_bits(code, plane) << k[:, None], 0)
-            more = more + (tl.where((g == word)[:, None], bits[None, :], found[plane]),)  # noqa: RUF005
+            more = more + (tl.where((g == word)[:, None], bits[None, :], found[plane]),)
         found = more
     for plane in tl.static_range(W):
         at = ((row * W + plane) * D + channel)[None, :] * words + (tile * 8 + g)[:, None]

@@ -125,7 +125,10 @@ def step_of(
 def flexible_lefts(cache: PlaneCache, tokens: int, key_budget: Any, value_budget: Any) -> tuple[list[int], list[int]]:
     """Checked budgets of one pool. Raises ArgumentError for a range."""
     H, d, W = cache.heads, cache.channels, cache.stored_depth
-    keys, values = (whole("key_budget", key_budget, 0, H * d * W), whole("value_budget", value_budget, 0, H * tokens * W))
+    keys, values = (
+        whole("key_budget", key_budget, 0, H * d * W),
+        whole("value_budget", value_budget, 0, H * tokens * W),
+    )
     return [keys], [values]
 
 

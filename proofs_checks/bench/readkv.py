@@ -1,8 +1,8 @@
-"""Times ReadKV's reader and its stages on a CUDA device, beside dense attention and a TurboQuant reader in the same run.
+"""Times ReadKV's reader and its stages on a CUDA device, beside dense attention and a TurboQuant reader in one run.
 
-Readers: the restricted policy at (W, R) = (8, 2), (8, 4), (4, 2), the Full Reader (4, 4), and its scheduled control, which
-reads the same bits through the allocation and must give the same output bit for bit. Planes are random bits; queries are
-scaled so that attention is spread (little entropy is lost) or sharp, and each row states the mean entropy of its weights.
+Readers: the restricted policy at (W, R) = (8, 2), (8, 4), (4, 2), the Full Reader (4, 4), and its scheduled control,
+which reads the same bits through the allocation and must give the same output bit for bit. Planes are random bits;
+queries are scaled so that attention is spread or sharp, and each row states the mean entropy of its weights.
 "Warm" rotates over buffers that together exceed the L2 cache; "evicted" also writes over the cache before every call.
 """
 
@@ -12,6 +12,7 @@ import importlib
 import platform
 import statistics
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from proofs_checks.bench.locks import Bench, read_ceiling
@@ -125,8 +126,6 @@ def stages(bench: Bench, case: str, chains: list[Any]) -> None:
         def call() -> None:
             for name in parts[: parts.index(last) + 1]:
                 getattr(chain, name)()
-                if name == last == "weigh":
-                    break
 
         return call
 
@@ -183,7 +182,7 @@ def encoder(bench: Bench) -> None:
     cache = random_cache(torch, 1, 131072, 8)
     x = [torch.randn(2, 1, HEADS, 131072, CHANNELS, device="cuda", dtype=torch.bfloat16) for _ in range(2)]
     size = 131072 * HEADS * CHANNELS * 2 * 3
-    time = replay(torch, [lambda kv=kv: module.encode(cache, kv[0], kv[1]) for kv in x], least=2)
+    time = replay(torch, [partial(module.encode, cache, kv[0], kv[1]) for kv in x], least=2)
     source, target = torch.empty(2, 1 << 28, device="cuda", dtype=torch.uint8)
     copy = replay(torch, [lambda: torch.add(source, 1, out=target)], least=2)
     ceiling = 2 * (1 << 28) / copy.low

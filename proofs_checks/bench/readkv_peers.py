@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from functools import partial
 from typing import Any
 
 from proofs_checks.bench.locks import PAGE, Bench
@@ -45,7 +46,7 @@ def dense(bench: Bench, case: str, N: int, T: int) -> float:
         with backend.sdpa_kernel(backend.SDPBackend.CUDNN_ATTENTION):
             return functional.scaled_dot_product_attention(query, kv[0], kv[1], enable_gqa=True)
 
-    time = replay(torch, [lambda kv=kv: cudnn(kv) for kv in pairs], least=8)
+    time = replay(torch, [partial(cudnn, kv) for kv in pairs], least=8)
     times.append(bench.row(case, "peer", "cuDNN, contiguous", time, size))
     return min(times)
 

@@ -1,4 +1,4 @@
-"""Output error of the timed readers: on the real capture, and on synthetic heads, against dense attention in float32."""
+"""Output error of the timed readers on the real capture and on synthetic heads, against dense attention in float32."""
 
 from __future__ import annotations
 
