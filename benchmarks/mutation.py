@@ -6,11 +6,13 @@ examples in refimpl's docstrings, notes which test enters which function, and th
 tests of its function, the fastest first, until one fails or TEST_SECONDS are spent. Mutants that
 benchmarks/mutation_reasons.toml explains as equivalent are not run. Results are kept in build/mutation.json by function:
 a mutant of an unchanged function is not run again, or with --again only if it survived.
+The order is that of a hash of their names, so that whatever part was run is a random sample of all.
 benchmarks/mutation_report.py writes the report.
 """
 
 import argparse
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -26,6 +28,8 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "mutation"
 RESULTS = ROOT / "build" / "mutation.json"
@@ -35,7 +39,7 @@ TEST_SECONDS = 4.0
 SLOWER, MEMORY_BYTES = 20, 6 * 2**30
 """A test that takes so many times its usual CPU time (and 2 s) is stopped: the mutant counts as killed (timeout)."""
 PYTEST = ["-o", "addopts=", "--import-mode=importlib", "--doctest-modules", "--strict-markers", "--capture=no"]
-PYTEST += ["-p", "no:terminal", "-p", "no:cacheprovider", "--rootdir=.", "tests/refimpl", "refimpl"]
+PYTEST += ["--assert=plain", "-p", "no:terminal", "-p", "no:cacheprovider", "--rootdir=.", "tests/refimpl", "refimpl"]
 
 
 def copy_tree():
@@ -57,7 +61,7 @@ def write_mutants():
         mutated = mutate_file_contents(name, path.read_text())
         path.write_text(mutated.code)
         lines, spans = mutated.code.splitlines(), mutated.line_span_by_function_name
-        text = {n: [line.strip() for line in lines[s.start : s.end]] for n, s in spans.items()}  # without the signature
+        text = {n: [line.strip().replace(n, "") for line in lines[s.start - 1 : s.end]] for n, s in spans.items()}
         for mutant in mutated.mutant_names:
             key = mutant.rpartition("__mutmut_")[0]
             function = name.removesuffix(".py").replace("/", ".") + "." + key
@@ -86,13 +90,16 @@ def forget_mutants_examples():
                 value.__doc__ = None
 
 
-def clear_caches():
-    """Forget memoised results, so that a mutant is computed and every test meets the functions it depends on."""
-    for module in list(sys.modules.values()):
-        if str(getattr(module, "__file__", None)).startswith(str(TREE)):
-            for value in list(vars(module).values()):
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
+def in_random_order(functions):
+    """(function, mutant) of all, by a hash of the name."""
+    pairs = [(function, mutant) for function, (_, mutants) in functions.items() for mutant in mutants]
+    return sorted(pairs, key=lambda pair: hashlib.sha256(".".join(pair).encode()).digest())
+
+
+def memoised():
+    """Functions of the tree that remember results."""
+    modules = [m for m in sys.modules.values() if str(getattr(m, "__file__", None)).startswith(str(TREE))]
+    return {v for m in modules for v in vars(m).values() if callable(getattr(v, "cache_clear", None))}
 
 
 class MutationSession:
@@ -100,12 +107,28 @@ class MutationSession:
 
     def __init__(self, functions, results, jobs, again):
         self.functions, self.results, self.jobs, self.again = functions, results, jobs, again
-        self.failed, self.names, self.running = False, {}, {}
+        self.failed, self.forked, self.names, self.running = False, False, {}, {}
 
     def pytest_collection_modifyitems(self, items):
         # what is left of the repeated docstrings are methods'
         items[:] = [i for i in items if "__mutmut_" not in i.nodeid or i.nodeid.endswith("__mutmut_orig")]
         self.names = {i: dict(i.dtest.globs) for i in items if hasattr(i, "dtest")}
+        self.memoised = memoised()
+
+    def forget(self):
+        """Forget memoised results: a mutant must be computed, and every test meet the functions it depends on."""
+        for function in self.memoised:
+            function.cache_clear()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item, call):
+        """In a fork no failure is explained, which is what takes longest."""
+        if self.forked:
+            bad = call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
+            outcome = "failed" if bad else "skipped" if call.excinfo is not None else "passed"
+            place = item.nodeid, item.location, {}
+            return pytest.TestReport(*place, outcome, None, call.when, duration=call.duration)
+        return None
 
     def pytest_runtest_logreport(self, report):
         self.failed |= report.failed
@@ -120,21 +143,17 @@ class MutationSession:
 
     def pytest_runtestloop(self, session):
         tests = self.tests_of_functions(session.items)
-        self.control([(0.1, item) for item in session.items])
+        self.control([(1.0, item) for i, item in enumerate(session.items) if item in self.names or i % 10 == 0])
         gc.freeze()
-        for function, (digest, mutants) in self.functions.items():
-            known = self.results.get(function, {})
-            if known.get("hash") != digest:
-                known = {"hash": digest, "mutants": {}, "changes": {}, "total": len(mutants)}
-                self.results[function] = known
-            for mutant, text in mutants.items():
-                status, reason = known["mutants"].get(mutant), reason_of(function, text)
-                if reason and reason["equivalent"]:
-                    known["mutants"][mutant], known["changes"][mutant] = "equivalent", text
-                elif status is None or (self.again and status in ("survived", "no tests")):
-                    self.start(function, mutant, sorted(tests[function], key=lambda t: t[0]))
-            RESULTS.write_text(json.dumps(self.results))
-            print(f"{function} done", flush=True)
+        for place, (function, mutant) in enumerate(in_random_order(self.functions)):
+            known, text = self.results[function], self.functions[function][1][mutant]
+            status, reason = known["mutants"].get(mutant), reason_of(function, text)
+            if reason and reason["equivalent"]:
+                known["mutants"][mutant], known["changes"][mutant] = "equivalent", text
+            elif status is None or (self.again and status in ("survived", "no tests")):
+                self.start(function, mutant, sorted(tests[function], key=lambda t: t[0]))
+            if place % 50 == 0:
+                RESULTS.write_text(json.dumps(self.results))
         while self.running:
             self.finish_one()
         RESULTS.write_text(json.dumps(self.results))
@@ -147,7 +166,7 @@ class MutationSession:
         tests = defaultdict(list)
         os.environ["MUTANT_UNDER_TEST"] = "stats"
         for item, following in zip(items, [*items[1:], None], strict=True):
-            clear_caches()
+            self.forget()
             start = time.process_time()
             if not self.passes(item, following):
                 sys.exit(f"{item.nodeid} fails without a mutant")
@@ -157,14 +176,8 @@ class MutationSession:
         return tests
 
     def control(self, tests):
-        """No mutant, all tests in a fork: it must survive."""
-        self.results["control"] = {"mutants": {}, "changes": {}}
-        self.functions["control"] = "", {"none": ""}
+        """No mutant, all examples and a tenth of the tests in a fork beside the first mutants: it must survive."""
         self.start("control", "none", tests, seconds=float("inf"))
-        self.finish_one()
-        del self.functions["control"]
-        if self.results.pop("control")["mutants"]["none"] != "survived":
-            sys.exit("the tests fail in a fork without a mutant")
 
     def start(self, function, mutant, tests, seconds=TEST_SECONDS):
         if not tests:
@@ -180,7 +193,9 @@ class MutationSession:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         os.environ["MUTANT_UNDER_TEST"] = f"{function.rpartition('.')[0]}.{mutant}"
-        clear_caches()
+        gc.disable()
+        self.forked = True
+        self.forget()
         try:
             survived = self.survives(tests, time.process_time() + seconds)
         except BaseException:  # a mutant that breaks the session is noticed
@@ -203,6 +218,11 @@ class MutationSession:
         self.keep(function, mutant, {0: "survived", 1: "killed"}.get(code, "timeout"))
 
     def keep(self, function, mutant, status):
+        if function == "control":
+            if status != "survived":
+                RESULTS.unlink(missing_ok=True)
+                sys.exit("the tests fail in a fork without a mutant")
+            return
         entry = self.results[function]
         entry["mutants"][mutant] = status
         entry["changes"].pop(mutant, None)
@@ -212,7 +232,7 @@ class MutationSession:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", help="such as refimpl/locks/select.py; all, in this order")
+    parser.add_argument("files", nargs="*", help="such as refimpl/locks/select.py; all")
     parser.add_argument("--again", action="store_true", help="run survivors again")
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
@@ -222,10 +242,10 @@ def main():
     results = {name: results[name] for name in functions if name in results}
     modules = [f.removesuffix(".py").replace("/", ".") for f in arguments.files] or ["refimpl"]
     chosen = {n: f for m in modules for n, f in functions.items() if n.startswith(m + ".")}
-    for name, (digest, mutants) in functions.items():  # what is not chosen is known to be not run
-        results.setdefault(name, {"hash": digest, "mutants": {}, "changes": {}})["total"] = len(mutants)
-
-    import pytest
+    for name, (digest, mutants) in functions.items():
+        if results.get(name, {}).get("hash") != digest:
+            results[name] = {"hash": digest, "mutants": {}, "changes": {}}
+        results[name]["total"] = len(mutants)
 
     os.environ |= {"HYPOTHESIS_PROFILE": "mutation", "OMP_NUM_THREADS": "1", "MUTANT_UNDER_TEST": ""}
     os.chdir(TREE)

@@ -1,10 +1,11 @@
 """Write docs/mutation.md from the results of benchmarks/mutation.py and the reasons in benchmarks/mutation_reasons.toml.
 
 Run: python benchmarks/mutation_report.py. A survivor gets the first reason whose pattern is found in "module.function:
-old lines => new lines"; one without a reason is listed as open. Modules whose mutants were not all run are named.
+old lines => new lines"; one without a reason is listed as open.
 """
 
 import json
+import math
 from collections import Counter, defaultdict
 from importlib.metadata import version
 
@@ -19,7 +20,8 @@ Would the tests of the reference notice a wrong expression? mutmut {version} cha
 A mutant counts as killed when a test of `tests/refimpl` or an example in a docstring fails, or (timeout) takes {slower}
 times as long as without it. A function's tests run the fastest first; after {seconds:g} CPU seconds of them the mutant
 counts as survived. Property tests draw 30 examples, unshrunk. Mutants that a pattern in
-`benchmarks/mutation_reasons.toml` explains as equivalent are not run. Again: `python -m tox run -e mutation`; this page is
+`benchmarks/mutation_reasons.toml` explains as equivalent are run only if the
+pattern came later. Again: `python -m tox run -e mutation`; this page is
 written by `benchmarks/mutation_report.py`.
 
 {scope}
@@ -30,7 +32,7 @@ written by `benchmarks/mutation_report.py`.
 | of these by the clock | {timeout} |
 | survived, with a reason below | {explained} |
 | survived, open | {open} |
-| equivalent, not run | {equivalent} |
+| equivalent, explained below | {equivalent} |
 | **killed, of all that are not equivalent** | **{net:.1f}%** |
 | killed, of all | {rate:.1f}% |
 
@@ -52,6 +54,7 @@ def main():
         for text in entry["changes"].values():
             reason = reason_of(name, text) or OPEN
             files[module]["open"] += reason is OPEN
+            files[module]["same"] += reason["equivalent"]
             known[reason["name"]].append(f"- {module}.{plain(function)}: {shorten(text)}")
     write_whole(ROOT / "docs" / "mutation.md", page(files, known))
 
@@ -72,21 +75,24 @@ def shorten(text, width=90):
 
 def page(files, known):
     count = sum(files.values(), Counter())
-    alive, killed = count["survived"] + count["no tests"], count["killed"] + count["timeout"]
-    left = [f"`{m}` ({c['not run']})" for m, c in sorted(files.items()) if c["not run"]]
-    total = killed + alive + count["equivalent"]
-    scope = f"All {total} mutants of {len(files)} files."
-    if left:
-        done = sum(not c["not run"] for c in files.values())
-        scope = f"{total} of {total + count['not run']} mutants; {done} of {len(files)} files wholly. Left: {', '.join(left)}."
+    alive = count["survived"] + count["no tests"] + count["equivalent"] - count["same"]
+    killed = count["killed"] + count["timeout"]
+    total, whole = killed + alive + count["same"], sum(count.values()) - count["open"] - count["same"]
+    net = killed / max(1, killed + alive)
+    scope = f"All {total} mutants of {len(files)} files were run."
+    if total < whole:
+        spread = 200 * math.sqrt(net * (1 - net) / max(1, killed + alive))
+        scope = f"{total} of the {whole} mutants of {len(files)} files were run: a random sample, since the order is that of"
+        scope += f" a hash. Two standard errors of the sample's rate are {spread:.1f} percentage points."
     rows = ["| file | killed | survived | of these open | equivalent | not run |", "|---|--:|--:|--:|--:|--:|"]
     for module, c in sorted(files.items()):
-        cells = c["killed"] + c["timeout"], c["survived"] + c["no tests"], c["open"], c["equivalent"], c["not run"]
+        here = c["survived"] + c["no tests"] + c["equivalent"] - c["same"]
+        cells = c["killed"] + c["timeout"], here, c["open"], c["same"], c["not run"]
         rows.append(f"| {module.replace('.', '/')}.py | " + " | ".join(map(str, cells)) + " |")
     text = PAGE.format(
         version=version("mutmut"), slower=SLOWER, seconds=TEST_SECONDS, scope=scope, table="\n".join(rows),
         killed=killed, timeout=count["timeout"], explained=alive - count["open"], open=count["open"],
-        equivalent=count["equivalent"], net=100 * killed / max(1, killed + alive), rate=100 * killed / max(1, total),
+        equivalent=count["same"], net=100 * net, rate=100 * killed / max(1, total),
     )  # fmt: skip
     for reason in [*REASONS, OPEN]:
         listed = known[reason["name"]]

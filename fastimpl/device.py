@@ -75,3 +75,12 @@ def round_to_even(x):
 def finite_or_zero(x):
     """``x``, and 0 where it is -inf: what may be subtracted from -inf without making NaN."""
     return tl.where(x == float("-inf"), 0.0, x)
+
+
+@triton.jit
+def narrowed(x, dtype: tl.constexpr):
+    """Float32 ``x`` rounded to ``dtype``, to nearest even: the interpreter cuts bfloat16 off."""
+    if INTERPRETED and dtype == tl.bfloat16:
+        bits = x.to(tl.int32, bitcast=True)
+        x = (bits + 0x7FFF + ((bits >> 16) & 1)).to(tl.float32, bitcast=True)
+    return x.to(dtype)

@@ -1,4 +1,4 @@
-"""The Triton kernels as a port: attention, Locks and some of the other systems, each stage under its name."""
+"""The Triton kernels as a port: attention, Locks, ReadKV and some other systems, each stage under its name."""
 
 from fastimpl.attention import (
     attention,
@@ -30,6 +30,20 @@ from fastimpl.locks.quantize import (
 from fastimpl.locks.score import exact_page_scores, locks_score_pages
 from fastimpl.locks.select import locks_select_pages
 from fastimpl.locks.summary import locks_build_summary
+from fastimpl.readkv.affine import affine_dequantize, affine_quantize
+from fastimpl.readkv.choose import readkv_choose_depths
+from fastimpl.readkv.codebooks import lloyd_max_codebook
+from fastimpl.readkv.codec import readkv_decode, readkv_encode
+from fastimpl.readkv.importance import readkv_key_importance, readkv_value_importance
+from fastimpl.readkv.planes import (
+    readkv_pack_key_planes,
+    readkv_pack_value_planes,
+    readkv_unpack_key_planes,
+    readkv_unpack_value_planes,
+)
+from fastimpl.readkv.reader import readkv_attention, readkv_restricted_attention
+from fastimpl.readkv.rotation import readkv_rotate
+from fastimpl.readkv.tree import readkv_tree
 
 FRAMEWORK = "torch"
 DTYPES = ("bfloat16", "float16", "float32")
@@ -37,11 +51,14 @@ ACCUMULATE = "float32"
 TIES = "lowest_index"
 
 __all__ = [
+    "affine_dequantize",
+    "affine_quantize",
     "attention",
     "centroid_scores",
     "exact_page_scores",
     "kivi_dequantize",
     "kivi_quantize",
+    "lloyd_max_codebook",
     "locks_build_summary",
     "locks_decode",
     "locks_decode_paged",
@@ -59,6 +76,19 @@ __all__ = [
     "quest_envelope",
     "quest_pages",
     "quest_scores",
+    "readkv_attention",
+    "readkv_choose_depths",
+    "readkv_decode",
+    "readkv_encode",
+    "readkv_key_importance",
+    "readkv_pack_key_planes",
+    "readkv_pack_value_planes",
+    "readkv_restricted_attention",
+    "readkv_rotate",
+    "readkv_tree",
+    "readkv_unpack_key_planes",
+    "readkv_unpack_value_planes",
+    "readkv_value_importance",
     "shared_basis_scores",
     "sparq_attention",
     "sparse_attention",

@@ -9,7 +9,8 @@ A share becomes an integer that sorts the same way; forced pages get the largest
 fixing two bits of the threshold per round and counting what reaches it: at most 16 rounds, fewer once exactly k do, and
 only counts, so no candidate buffer can overflow. Then everything above the threshold is kept, and of its equals the
 first in page order. Two passes give what one would: a page that its chunk drops has k better or equal, earlier pages in
-front of it.
+front of it. On NVIDIA a first pass over scores is `select_ptx.py`, which does the same with eight bits per round; the
+last pass runs inside the attention (`attend.py`).
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def select_kernel(
         sources = (wide + (own + first_item).to(tl.int64), zero + count, zero + kept)
         targets = (wide + (kept_values + out).to(tl.int64), wide + (kept_ids + out).to(tl.int64))
         table = wide + (block_table + (row // heads).to(tl.int64) * stride_table).to(tl.int64)
-        targets = targets + (wide + (kept_blocks + out).to(tl.int64), table, zero + first_item)  # noqa: RUF005
+        targets = targets + (wide + (kept_blocks + out).to(tl.int64), table, zero + first_item)
         tl.inline_asm_elementwise(TEXT, OPERANDS, sources + targets, dtype=tl.int32, is_pure=False, pack=1)
 
 

@@ -25,15 +25,14 @@ LARGEST_WIDTH = 16
 LEFT_OUT = {
     **dict.fromkeys(
         (
-            "lloyd_max_codebook/normal-d64-6-bits",
-            "lloyd_max_codebook/normal-d64-8-bits",
+            *(f"lloyd_max_codebook/normal-d64-{bits}-bits" for bits in (5, 6, 7, 8)),
             "lloyd_max_codebook/sphere-d16-8-bits",
         ),
         "many levels may stray far from the optimum's at a thousandth of its distortion; verify judges by that",
     ),
     **dict.fromkeys(
-        ("sparq_attention/mean-of-all", "sparq_attention/zero-query"),
-        "all tokens are equal, so that the choice is free and the output hangs on it",
+        ("sparq_attention/mean-of-all", "sparq_attention/norm-factor", "sparq_attention/zero-query"),
+        "tokens are equal, so that the choice is free and the results hang on it",
     ),
     **dict.fromkeys(
         (
@@ -44,6 +43,7 @@ LEFT_OUT = {
             "readkv_restricted_attention/large-logits",
             "readkv_restricted_attention/light-tokens",
             "readkv_restricted_attention/odd-tail",
+            "readkv_restricted_attention/odd-tail-waits",
             "readkv_restricted_attention/one-live-channel",
         ),
         "budget is left for channels that the query sees by a port's rounding alone",

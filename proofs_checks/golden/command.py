@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from proofs_checks.fixtures import checkout_directory
+from proofs_checks.fixtures import FixtureError, checkout_directory
 from proofs_checks.golden import check as checking
 from proofs_checks.golden import manifest as manifests
 from proofs_checks.golden.flags import FLAGS
@@ -70,7 +70,7 @@ def run_write(args: argparse.Namespace) -> int:
     target = Path(args.directory) if args.directory else checkout_directory("fixtures") / "golden"
     if target.exists() and any(target.iterdir()) and not (target / manifests.NAME).is_file():
         raise UsageError(f"{target} holds something else than a golden set")
-    source = target if (target / manifests.NAME).is_file() else checking.golden_directory()
+    source = target if (target / manifests.NAME).is_file() else _shipped()
     console = Console(stderr=True)
     try:
         count = write(target, source, progress=lambda stage: console.print(stage) if console.is_terminal else None)
@@ -81,6 +81,14 @@ def run_write(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot write {target}: {error.strerror}") from None
     print(f"{count} cases written to {target}")
     return 0
+
+
+def _shipped() -> Path | None:
+    """The set that comes with kvproof, if it is there: a first one has no inputs to keep."""
+    try:
+        return checking.golden_directory()
+    except FixtureError:
+        return None
 
 
 def run_check(args: argparse.Namespace) -> int:

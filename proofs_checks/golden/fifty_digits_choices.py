@@ -53,12 +53,12 @@ def quest_envelope(keys: Any, page_size: Any) -> Any:
     }
 
 
-def quest_pages(scores: Any, budget_tokens: Any, page_size: Any, recent_page: Any = False) -> Any:
+def quest_pages(scores: Any, budget_tokens: Any, page_size: Any, recent_pages: Any = 0) -> Any:
     """`quest_pages`: at least three pages per query head, and the union over the group."""
     P = scores.shape[-1]
     kept = min(max(3, budget_tokens // page_size), P)
     pages = [
-        [best([mp.inf if recent_page and p == P - 1 else x for p, x in enumerate(row)], kept) for row in head]
+        [best([mp.inf if p >= P - recent_pages else x for p, x in enumerate(row)], kept) for row in head]
         for head in exact_list(scores)
     ]
     read = [[int(any(p in row for row in head)) for p in range(P)] for head in pages]

@@ -10,7 +10,10 @@ STAGES = (
     "merge_attention", "sparse_attention", "paged_sparse_attention", "locks_quantize_summary",
     "locks_dequantize_summary", "locks_pack_basis", "locks_unpack_basis", "exact_page_scores", "locks_page_shares",
     "locks_score_pages", "locks_select_pages", "locks_build_summary", "locks_decode", "locks_decode_paged",
-    "paged_attention", "attention",
+    "paged_attention", "attention", "readkv_tree", "readkv_rotate", "readkv_encode", "readkv_decode",
+    "readkv_pack_key_planes", "readkv_unpack_key_planes", "readkv_pack_value_planes", "readkv_unpack_value_planes",
+    "readkv_key_importance", "readkv_value_importance", "readkv_choose_depths", "readkv_attention",
+    "readkv_restricted_attention", "lloyd_max_codebook", "affine_quantize", "affine_dequantize",
 )  # fmt: skip
 
 ONE_DTYPE = """\

@@ -1,0 +1,1 @@
+"""Kernels of ReadKV: codec, planes, allocation, and the two-stage reader."""

@@ -1,0 +1,106 @@
+"""The reader's chain with its two passes on NVIDIA's matrix units (`lanes_keys.py`, `lanes_values.py`); the rest is `chain.ReadChain`'s.
+
+Mirrors `refimpl.readkv.reader.read_two_stages` for bfloat16 queries of up to 8 heads per KV head, d 64 or 128.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded
+from fastimpl.readkv.bar import STATE
+from fastimpl.readkv.cache import TILE, PlaneCache
+from fastimpl.readkv.chain import Policy, ReadChain
+from fastimpl.readkv.lanes_keys import logits_by_lanes
+from fastimpl.readkv.lanes_values import mix_by_lanes
+from fastimpl.readkv.lanes_weigh import weigh_by_lanes
+from fastimpl.readkv.slots import PARTS, prefix_tables, slot_capacity, slot_tables, slots_kernel
+
+CHUNKS = (128, 256, 512, 1024)
+"""Tokens of a program of the value pass."""
+
+REGISTERS = 128
+"""Per thread of both passes: 16 warps to a multiprocessor."""
+
+WARPS_PER_PROCESSOR = 8
+
+
+def able(queries: torch.Tensor) -> bool:
+    """Whether this branch runs here and takes these queries [N, H, G, d]."""
+    device, (_, _, G, d) = queries.device, queries.shape
+    fits = G <= 8 and d in (64, 128) and queries.dtype == torch.bfloat16
+    here = device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
+    return fits and here and torch.cuda.get_device_capability(device)[0] >= 8
+
+
+class FastChain(ReadChain):
+    """`ReadChain` on matrix units; ``chunk`` tokens per program of the value pass, None chooses by the work."""
+
+    TOKENS, LOGITS = TILE, torch.float16
+
+    def __init__(
+        self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
+        value_lefts: torch.Tensor, scale: float, chunk: int | None = None,
+    ) -> None:  # fmt: skip
+        N, H, _, d = queries.shape
+        wanted = N * H * cache.longest // (WARPS_PER_PROCESSOR * multiprocessors(queries.device))
+        self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
+        super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
+        device, rows = queries.device, self.rows
+        self.slots = slot_capacity(d, cache.stored_depth)
+
+        def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
+            return torch.zeros(shape, dtype=kind, device=device)
+
+        self.members = make(rows, 7, self.slots, kind=torch.int32)
+        self.slot_weights = make(rows, self.slots * 8, kind=torch.float16)
+        self.slot_counts = make(rows, 8, kind=torch.int32)
+        self.slot_sums = make(rows, PARTS, 8, kind=torch.float32)
+        self.lists = make(rows, self.splits, 5, self.chunk + 16, kind=torch.int32)
+        self.tables, self.prefixes = slot_tables(device), prefix_tables(device)
+        # the slots of depths 3 and 4, each coefficient twice in a word
+        order = [0, 1, 2, 8, 3, 9, 10, 11]  # s0, s1, s2, s012, s3, s013, s023, s123 in the order of `slots.py`
+        pairs = self.tables.coefficients[:, order].to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
+        self.coefficients = pairs.view(torch.int32)[..., 0].contiguous()
+
+    def parts_of_values(self) -> int:
+        """Programs per row of the value pass."""
+        return max(1, -(-self.cache.longest // self.chunk))
+
+    def read_keys(self) -> None:
+        """Slots of the key depths, then logits."""
+        cache, (_, H, G, d) = self.cache, self.queries.shape
+        slots_kernel[(PARTS, self.rows)](
+            self.rotated, cache.key_scale, self.key_depths, *self.tables, self.members, self.slot_weights,
+            self.slot_counts, self.slot_sums, H, self.slots, G=G, D=d, D_PAD=self.shape["D_PAD"], PARTS=PARTS,
+            num_warps=4, **self.launch,
+        )  # fmt: skip
+        logits_by_lanes[(self.tiles, self.rows)](
+            cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, cache.lengths,
+            self.logits, self.largests, self.totals, H, cache.key_planes.shape[3], cache.capacity, self.slots,
+            self.tiles, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=1, maxnreg=REGISTERS,
+            **self.launch,
+        )  # fmt: skip
+
+    def weigh(self) -> None:
+        """Log-masses, importances of tokens, and their bins."""
+        cache, items = self.cache, 512
+        size = cache.longest // self.allocation.cost
+        steps = 2 if self.rows * cache.longest > 1 << 20 else 1
+        weigh_by_lanes[(-(-size // (items * steps)), self.rows)](
+            self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins, cache.lengths,
+            cache.heads, cache.capacity, self.importance.shape[1], self.tiles, self.rows_per_pool,
+            self.allocation.cost, self.queries.shape[2], ITEMS=items, STEPS=steps,
+            STEP=min(padded(self.tiles, 1), 512), PAIRED=self.policy.paired, THREADS=128, num_warps=4, **self.launch,
+        )  # fmt: skip
+
+    def read_values(self) -> None:
+        """Depths of tokens and the mix of their prefixes."""
+        cache, policy, (_, H, G, d) = self.cache, self.policy, self.queries.shape
+        mix_by_lanes[(self.splits, self.rows)](
+            cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
+            self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.lists, self.mixes, H,
+            cache.capacity, self.importance.shape[1], self.rows_per_pool, policy.minimum, int(policy.paired),
+            self.splits, self.chunk, G, W=cache.stored_depth, D=d, STATE=STATE, num_warps=1, maxnreg=REGISTERS,
+            **self.launch,
+        )  # fmt: skip

@@ -1,0 +1,71 @@
+"""What the fast reader's kernels share: bits as operands of matrix instructions, one warp at a time (NVIDIA).
+
+`lanes_keys.py`, `lanes_weigh.py` and `lanes_values.py` are the passes, `prefix.py` and `weigh.py` their plain twins;
+`lanes_ptx.py` explains and writes the texts.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from fastimpl.readkv import lanes_ptx as ptx
+
+BITS, BITS_OPERANDS = tl.constexpr(ptx.bits_text(False)), tl.constexpr(ptx.bits_constraints(False))
+ONES, ONES_OPERANDS = tl.constexpr(ptx.bits_text(True)), tl.constexpr(ptx.bits_constraints(True))
+SUMS = tl.constexpr([tl.float32] * 32)
+SUMS_AND_ONES = tl.constexpr([tl.float32] * 36)
+LAST = tl.constexpr([ptx.last_factor(i) for i in range(32)])
+FOUR = tl.constexpr([tl.int32] * 4)
+LOAD_FOUR = tl.constexpr("ld.global.v4.b32 {$0,$1,$2,$3}, [$4];")
+
+
+@triton.jit
+def low_halves(a, b):
+    """The low 16 bits of two words in one."""
+    return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x5410;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True,
+                                     pack=1)  # fmt: skip
+
+
+@triton.jit
+def high_halves(a, b):
+    """The high 16 bits of two words in one."""
+    return tl.inline_asm_elementwise("prmt.b32 $0, $1, $2, 0x7632;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True,
+                                     pack=1)  # fmt: skip
+
+
+@triton.jit
+def pack_half(low, high):
+    """Two float32 as float16 in one word."""
+    return tl.inline_asm_elementwise("cvt.rn.f16x2.f32 $0, $2, $1;", "=r,f,f", [low, high], dtype=tl.int32,
+                                     is_pure=True, pack=1)  # fmt: skip
+
+
+@triton.jit
+def times_half(a, b):
+    """Products of two pairs of float16."""
+    return tl.inline_asm_elementwise("mul.rn.f16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True,
+                                     pack=1)  # fmt: skip
+
+
+@triton.jit
+def zero_sums(zero, COUNT: tl.constexpr):
+    """COUNT accumulators."""
+    sums = ()
+    for _ in tl.static_range(COUNT):
+        sums = sums + (zero,)
+    return sums
+
+
+@triton.jit
+def add_bits(x0, x1, w0, w1, sums):
+    """32 sums after 16 items' bits."""
+    return tl.inline_asm_elementwise(BITS, BITS_OPERANDS, (x0, x1, w0, w1) + sums, dtype=SUMS, is_pure=True,
+                                     pack=1)  # fmt: skip
+
+
+@triton.jit
+def add_bits_and_ones(x0, x1, w0, w1, sums):
+    """32 sums after 16 items' bits, and 4 of their weights."""
+    return tl.inline_asm_elementwise(ONES, ONES_OPERANDS, (x0, x1, w0, w1) + sums, dtype=SUMS_AND_ONES, is_pure=True,
+                                     pack=1)  # fmt: skip

@@ -1,0 +1,144 @@
+"""PTX texts of the fast reader: bits as float16 operands of matrix instructions, one warp at a time.
+
+A warp holds 16 items (slots of key channels, or value tokens) on the products' inner axis, 8 query heads on the columns
+and 16 positions (tokens, or channels) on the rows. Lane 4 g + q has items 4q .. 4q + 3 and, of each, the 16 bits of its
+positions; ``x0`` holds the bits of items 4q and 4q + 1 in its halves, ``x1`` those of 4q + 2 and 4q + 3.
+
+    bit k of a half, masked, IS a float16: 2^(k-24) below bit 10, then 2^-14, 2^-13, 2^-11, 2^-7, 2; bit 15 with
+    0x3C00 is 1 - 2 bit. Row g is bit b and row g + 8 bit b + 8 of product b: 4 masks and 1 product for 256 bits.
+
+The weights on the columns are the caller's; the value of a bit is undone once, in the caller's last step (`unit`).
+"""
+
+from __future__ import annotations
+
+MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+SUMS = 32
+"""Accumulators of a lane: product b, row half r, column i at 4 b + 2 r + i."""
+
+
+def unit(bit: int) -> float:
+    """What bit ``bit`` of a half is worth as a float16 (bit 15: minus twice its sign's half, see `last_factor`).
+
+    >>> unit(0) == 2.0**-24, unit(9) == 2.0**-15, unit(10) == 2.0**-14, unit(14)
+    (True, True, True, 2.0)
+    """
+    return 2.0 ** (bit - 24) if bit < 10 else 2.0 ** (2 ** (bit - 10) - 15)
+
+
+def last_factor(index: int) -> float:
+    """Factor that turns accumulator ``index`` into twice the sum over set bits; -1 where it is 1 - 2 bit.
+
+    >>> last_factor(0) == 2.0**25, last_factor(31)
+    (True, -1.0)
+    """
+    bit = index // 4 + 8 * (index // 2 % 2)
+    return -1.0 if bit == 15 else 2.0 / unit(bit)
+
+
+def _mask(target: str, source: str, bit: int) -> str:
+    both = f"0x{(1 << bit) * 0x10001:08X}"
+    if bit == 15:
+        return f"lop3.b32 {target}, {source}, {both}, 0x3C003C00, 0xEA;"  # (source & mask) | one
+    return f"and.b32 {target}, {source}, {both};"
+
+
+def _sums(first: int) -> list[str]:
+    return ["{" + ",".join(f"${first + 4 * b + i}" for i in range(4)) + "}" for b in range(8)]
+
+
+def bits_text(ones: bool) -> str:
+    """Sums += bits x weights. Outputs: 32 sums (and 4 of the weights alone where ``ones``); inputs: x0, x1, two words
+    of weights, then the sums before.
+    """
+    outputs = SUMS + 4 * ones
+    x0, x1, w = f"${outputs}", f"${outputs + 1}", f"{{${outputs + 2},${outputs + 3}}}"
+    before, after = _sums(outputs + 4), _sums(0)
+    lines = ["{.reg .b32 a<4>;"]
+    for b in range(8):
+        lines += [_mask("a0", x0, b), _mask("a1", x0, b + 8), _mask("a2", x1, b), _mask("a3", x1, b + 8)]
+        lines.append(f"{MMA} {after[b]}, {{a0,a1,a2,a3}}, {w}, {before[b]};")
+    if ones:
+        four = ["{" + ",".join(f"${first + i}" for i in range(4)) + "}" for first in (SUMS, outputs + 4 + SUMS)]
+        lines.append(f"mov.b32 a0, 0x3C003C00; {MMA} {four[0]}, {{a0,a0,a0,a0}}, {w}, {four[1]};")
+    return "\n".join([*lines, "}"])
+
+
+def bits_constraints(ones: bool) -> str:
+    """The operands of `bits_text`; outputs are written before all inputs are read."""
+    count = SUMS + 4 * ones
+    return ",".join(["=&f"] * count + ["r"] * 4 + ["f"] * count)
+
+
+def _transpose() -> list[str]:
+    """Turn u0..u7 (a plane each) into codes: byte j of u_i gets bit p from bit i of byte j of plane p."""
+    lines = []
+    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F)):
+        for low in range(8):
+            if low & shift:
+                continue
+            a, b = f"u{low}", f"u{low + shift}"
+            lines.append(
+                f"shl.b32 t, {b}, {shift}; shr.u32 s, {a}, {shift};"
+                f"lop3.b32 {a}, {a}, t, 0x{mask:08X}, 0xE4; lop3.b32 {b}, s, {b}, 0x{mask:08X}, 0xE4;"
+            )
+    return lines
+
+
+def table_text() -> str:
+    """Sums += centroids x weights, centroids looked up by whole codes in shared memory.
+
+    Outputs: 32 sums; inputs: 8 planes of items 4q and 4q + 1, 8 of items 4q + 2 and 4q + 3, addresses of the four
+    items' tables (float16, 256 entries, bit p of the index is plane p), two words of weights, the sums before.
+    """
+    lines = ["{.reg .b32 t,s; .reg .b32 u<8>; .reg .b32 c<16>; .reg .b32 a<4>; .reg .b16 h<4>;"]
+    for half in range(2):
+        lines += [f"mov.b32 u{p}, ${SUMS + 8 * half + p};" for p in range(8)]
+        lines += _transpose()
+        lines += [f"mov.b32 c{8 * half + i}, u{i};" for i in range(8)]
+    address = [f"${SUMS + 16 + k}" for k in range(4)]
+    weights, before, after = f"{{${SUMS + 20},${SUMS + 21}}}", _sums(SUMS + 22), _sums(0)
+    for b in range(8):
+        for half in range(2):
+            code = f"c{8 * half + b}"
+            for byte in range(4):  # item, row half: (0, 0), (0, 1), (1, 0), (1, 1)
+                lines.append(
+                    f"bfe.u32 t, {code}, {8 * byte}, 8; mad.lo.u32 t, t, 2, {address[2 * half + byte // 2]};"
+                    f"ld.shared.b16 h{byte}, [t];"
+                )
+            lines.append(f"mov.b32 a{2 * half}, {{h0,h2}}; mov.b32 a{2 * half + 1}, {{h1,h3}};")
+        lines.append(f"{MMA} {after[b]}, {{a0,a1,a2,a3}}, {weights}, {before[b]};")
+    return "\n".join([*lines, "}"])
+
+
+def table_constraints() -> str:
+    """The operands of `table_text`."""
+    return ",".join(["=&f"] * SUMS + ["r"] * 22 + ["f"] * SUMS)
+
+
+def fill_text() -> str:
+    """Copy 2048 bytes to shared memory, one warp. Output: their address there; input: their address in global memory."""
+    lines = [
+        "{.shared .align 16 .b8 prefix_tables[2048]; .reg .b32 l,o,x<4>; .reg .b64 p,w;",
+        "mov.u32 l, %laneid; shl.b32 l, l, 4; cvt.u64.u32 w, l; add.u64 p, $1, w;",
+        "mov.u32 o, prefix_tables; mov.b32 $0, o; add.u32 o, o, l;",
+    ]
+    for i in range(4):
+        four = "{x0,x1,x2,x3}"
+        lines.append(f"ld.global.v4.b32 {four}, [p+{512 * i}]; st.shared.v4.b32 [o+{512 * i}], {four};")
+    return "\n".join([*lines, "bar.warp.sync 0xffffffff;}"])
+
+
+def places_text(kinds: int) -> str:
+    """Where each lane's item goes in the list of its kind, and how long every list is then.
+
+    Outputs: the place, then ``kinds`` lengths; inputs: the kind (``kinds`` or more: none), then the lengths before.
+    """
+    lines = ["{.reg .pred p; .reg .b32 mine,lower,m,n; mov.u32 lower, %lanemask_lt; mov.b32 mine, 0; mov.b32 $0, 0;"]
+    for k in range(kinds):
+        before, after = f"${kinds + 2 + k}", f"${1 + k}"
+        lines.append(
+            f"setp.eq.s32 p, ${kinds + 1}, {k}; vote.sync.ballot.b32 m, p, 0xffffffff; @p mov.b32 mine, m;"
+            f"@p mov.b32 $0, {before}; popc.b32 n, m; add.s32 {after}, {before}, n;"
+        )
+    return "\n".join([*lines, "and.b32 mine, mine, lower; popc.b32 n, mine; add.s32 $0, $0, n;", "}"])

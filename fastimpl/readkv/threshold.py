@@ -1,0 +1,249 @@
+"""ChooseDepths for many items: the bar of `choose.py` by a histogram, then exactly among the few steps near it.
+
+Mirrors `refimpl.readkv.allocation.readkv_choose_depths` and `choose_group_depths`; importance [rows, N], a pool is one
+or several rows that share a budget.
+
+    count    grid (N / BLOCK, rows)   importances -> 4096 bins per pool, 32 to an octave from 2^-124 up
+    bracket  grid (pools)             from the bins alone: low <= bar < high, whatever the rounding of the products
+    collect  grid (N / BLOCK, rows)   cost of the steps that reach ``high``; items with a step in [low, high) listed
+    resolve  grid (pools)             the bar among the listed steps, and how far its equals are bought in item order
+    (depths) grid (N / BLOCK, rows)   steps above the bar, and the equals of items before the cut
+
+A step's worth is importance times gain, and gains are given: so the bins of one importance tell all its steps. Where
+the bracket is wide (a bar below 2^-124 or above 16, or gains closer than a fifth) the last search goes over all items instead of
+the list. Bytes: 4 per item and pass.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+import triton
+import triton.language as tl
+
+from fastimpl.device import INTERPRETED, dependent_launch, follow, padded
+from fastimpl.readkv.bar import ABOVE, BAR, CUT, HIGH, LISTED, LOW, REST, SHIFT, STATE, resolve_kernel, row_items
+
+BINS = tl.constexpr(4096)
+FIRST_BIN = tl.constexpr((127 - 124) << 5)
+BLOCK = 1 << 16 if INTERPRETED.value else 2048
+SEARCH = 1 << 16 if INTERPRETED.value else 8192
+WIDE_SEARCH = SEARCH if INTERPRETED.value else 1024
+INFINITY = tl.constexpr(0x7F800000)
+
+
+@triton.jit
+def bin_of(importance):
+    """Bin of float32 importances; the lowest holds all below 2^-124, the highest all from 16 up."""
+    place = (importance.to(tl.int32, bitcast=True) >> SHIFT) - FIRST_BIN
+    return tl.minimum(tl.maximum(place, 0), BINS - 1)
+
+
+@triton.jit
+def item_cost(item, items, cost, last_cost):
+    """Cost of one step of each item [..]; 0 beyond the last."""
+    return tl.where(item == items - 1, last_cost, cost) * (item < items).to(tl.int32)
+
+
+@triton.jit
+def count_kernel(
+    importance, bins, lengths, stride, items_of_all, cost, last_cost, heads, rows_per_pool,
+    LENGTHS: tl.constexpr, PAIRED: tl.constexpr, BLOCK: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """Add the costs of BLOCK items to their pool's bins."""
+    follow(DEPENDENT)
+    row, item = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    items, cost, last_cost = row_items(lengths, row, heads, items_of_all, cost, last_cost, LENGTHS, PAIRED)
+    value = tl.load(importance + row.to(tl.int64) * stride + item, mask=item < items, other=0.0)
+    tl.atomic_add(bins + row // rows_per_pool * BINS + bin_of(value), item_cost(item, items, cost, last_cost),
+                  mask=item < items, sem="relaxed")  # fmt: skip
+
+
+@triton.jit
+def reached_bin(value):
+    """The bin of float32 ``value`` before clamping, int32."""
+    return (value.to(tl.int32, bitcast=True) >> SHIFT) - FIRST_BIN
+
+
+@triton.jit
+def bracket_kernel(
+    bins, suffixes, lefts, gains, state, minimum, LEVELS: tl.constexpr, STATE: tl.constexpr, DEPENDENT: tl.constexpr
+):
+    """Bracket [low, high) of a pool's bar from its bins; low = 0: everything fits."""
+    follow(DEPENDENT)
+    pool, j = tl.program_id(0).to(tl.int64), tl.arange(0, BINS)
+    count = tl.load(bins + pool * BINS + j)
+    total = tl.sum(count, 0)
+    own = suffixes + pool * BINS
+    tl.store(own + j, total - tl.cumsum(count, 0) + count)  # of bins j and higher
+    tl.debug_barrier()
+    left = tl.load(lefts + pool)
+    edge_bits = (j + FIRST_BIN) << SHIFT
+    edge = edge_bits.to(tl.float32, bitcast=True)
+    surely, perhaps = tl.zeros([BINS], tl.int32), tl.zeros([BINS], tl.int32)
+    for level in range(minimum, LEVELS):
+        gain = tl.load(gains + level)
+        needed = edge / tl.maximum(gain, 1e-30)
+        # 2^-20 covers the rounding of this quotient and of importance times gain
+        above = tl.maximum(reached_bin(needed * 1.00000096) + 1, 1)
+        within = tl.minimum(tl.maximum(reached_bin(needed * 0.99999904), 0), BINS - 1)
+        some = edge * 0.0 + gain > 0.0
+        surely += tl.load(own + tl.minimum(above, BINS - 1), mask=some & (above < BINS), other=0)
+        perhaps += tl.load(own + within, mask=some, other=0)
+    low = tl.max(tl.where(surely > left, edge_bits, 1), 0)
+    high = tl.min(tl.where(perhaps <= left, edge_bits, INFINITY), 0)
+    low = tl.where(left >= total.to(tl.int64) * (LEVELS - minimum), 0, low)
+    tl.store(state + pool * STATE + LOW, low.to(tl.int64))
+    tl.store(state + pool * STATE + HIGH, high.to(tl.int64))
+
+
+@triton.jit
+def collect_kernel(
+    importance, gains, lengths, state, listed_keys, listed_items, stride, items_of_all, cost, last_cost, heads,
+    rows_per_pool, minimum, capacity, LEVELS: tl.constexpr, W_PAD: tl.constexpr, LENGTHS: tl.constexpr,
+    PAIRED: tl.constexpr, STATE: tl.constexpr, BLOCK: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """Cost of the steps that reach the bracket's top; the items that have a step inside a narrow bracket."""
+    follow(DEPENDENT)
+    row, item = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    items, cost, last_cost = row_items(lengths, row, heads, items_of_all, cost, last_cost, LENGTHS, PAIRED)
+    own = state + (row // rows_per_pool).to(tl.int64) * STATE
+    low, high = tl.load(own + LOW).to(tl.int32), tl.load(own + HIGH).to(tl.int32)
+    if low > 0:
+        value = tl.load(importance + row.to(tl.int64) * stride + item, mask=item < items, other=0.0)
+        each = item_cost(item, items, cost, last_cost)
+        above = tl.zeros([BLOCK], tl.int32)
+        inside = tl.zeros([BLOCK], tl.int32)
+        for level in tl.static_range(W_PAD):
+            gain = tl.load(gains + minimum + level, mask=minimum + level < LEVELS, other=0.0)
+            key = (value * gain).to(tl.int32, bitcast=True)
+            above += (key >= high).to(tl.int32)
+            inside = tl.where((key >= low) & (key < high), key, inside)
+        tl.atomic_add(own + ABOVE, tl.sum((above * each).to(tl.int64), 0), sem="relaxed")
+        here = ((inside > 0) & (item < items)).to(tl.int32)
+        place = tl.cumsum(here, 0) - here
+        first = tl.atomic_add(own + LISTED, tl.sum(here, 0).to(tl.int64), sem="relaxed")
+        at = (row // rows_per_pool).to(tl.int64) * capacity + first + place
+        tl.store(listed_keys + at, inside, mask=here > 0)
+        tl.store(listed_items + at, row % rows_per_pool * items + item, mask=here > 0)
+
+
+@triton.jit
+def steps_at(importance, gains, bar, cut, rest, item, minimum, LEVELS: tl.constexpr, W_PAD: tl.constexpr):
+    """Steps beyond the minimum of items with these importances and numbers [N] in their pool."""
+    above = tl.zeros(importance.shape, tl.int32)
+    equal = tl.zeros(importance.shape, tl.int32)
+    for level in tl.static_range(W_PAD):
+        gain = tl.load(gains + minimum + level, mask=minimum + level < LEVELS, other=0.0)
+        key = (importance * gain).to(tl.int32, bitcast=True)
+        above += (key > bar).to(tl.int32)
+        equal += (key == bar).to(tl.int32)
+    some = tl.where(item < cut, equal, tl.where(item == cut, tl.minimum(equal, rest), 0))
+    return above + tl.where(bar > 0, some, 0)
+
+
+@triton.jit
+def depths_kernel(
+    importance, gains, lengths, state, depths, stride, items_of_all, heads, rows_per_pool, minimum,
+    LEVELS: tl.constexpr, W_PAD: tl.constexpr, LENGTHS: tl.constexpr, PAIRED: tl.constexpr, STATE: tl.constexpr,
+    BLOCK: tl.constexpr, DEPENDENT: tl.constexpr,
+):  # fmt: skip
+    """Depths of BLOCK items."""
+    follow(DEPENDENT)
+    row, item = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    items, _cost, _last = row_items(lengths, row, heads, items_of_all, 1, 1, LENGTHS, PAIRED)
+    own = state + (row // rows_per_pool).to(tl.int64) * STATE
+    bar, cut, rest = (
+        tl.load(own + BAR).to(tl.int32),
+        tl.load(own + CUT).to(tl.int32),
+        tl.load(own + REST).to(tl.int32),
+    )
+    at = row.to(tl.int64) * stride + item
+    value = tl.load(importance + at, mask=item < items, other=0.0)
+    number = row % rows_per_pool * items + item
+    steps = steps_at(value, gains, bar, cut, rest, number, minimum, LEVELS, W_PAD)
+    tl.store(depths + at, minimum + steps, mask=item < items)
+
+
+class Allocation:
+    """The bar of every pool over importances [rows, N] (float32, contiguous), with buffers; `run` allocates nothing.
+
+    Args:
+        gains: [W] float32. lefts: [pools] int64, refinements beyond the minimum. minimum: depth of every item.
+        rows_per_pool: rows that share a budget.
+        lengths, heads: tokens [n] on the device of rows ``heads`` at a time; None: N items in every row.
+        paired: items are pairs of tokens: a step costs 2, of an odd last token 1.
+        last_cost: cost of the last item's step, where there are no lengths.
+    """
+
+    def __init__(
+        self, importance: torch.Tensor, gains: torch.Tensor, lefts: torch.Tensor, minimum: int, rows_per_pool: int = 1,
+        lengths: torch.Tensor | None = None, heads: int = 1, paired: bool = False, last_cost: int | None = None,
+    ) -> None:  # fmt: skip
+        rows, items = importance.shape
+        self.importance, self.gains, self.lefts, self.minimum, self.heads = importance, gains, lefts, minimum, heads
+        self.rows_per_pool, self.pools, self.lengths, self.paired = (
+            rows_per_pool,
+            rows // rows_per_pool,
+            lengths,
+            paired,
+        )
+        self.cost = 2 if paired else 1
+        self.last_cost = self.cost if last_cost is None else last_cost
+        steps = gains[minimum:].tolist()
+        self.close = any(b > 0 and a < 1.2 * b for a, b in itertools.pairwise(steps))
+        device, self.capacity = importance.device, rows_per_pool * items
+        self.bins = torch.zeros((self.pools, BINS.value), dtype=torch.int32, device=device)
+        self.suffixes = torch.empty((self.pools, BINS.value), dtype=torch.int32, device=device)
+        self.state = torch.zeros((self.pools, STATE), dtype=torch.int64, device=device)
+        self.listed = torch.empty((2, self.pools, self.capacity), dtype=torch.int32, device=device)
+        self.shape = {"LEVELS": len(gains), "W_PAD": padded(len(gains) - minimum, 2)}
+        self.switches = {"LENGTHS": lengths is not None, "PAIRED": paired, **dependent_launch(device)}
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Programs of the passes over all items."""
+        return -(-self.importance.shape[1] // BLOCK), self.importance.shape[0]
+
+    def count(self) -> None:
+        """First pass; the bins must be 0."""
+        items = self.importance.shape[1]
+        count_kernel[self.grid](
+            self.importance, self.bins, self._lengths, items, items, self.cost, self.last_cost, self.heads,
+            self.rows_per_pool, BLOCK=BLOCK, **self.switches,
+        )  # fmt: skip
+
+    @property
+    def _lengths(self) -> torch.Tensor:
+        return self.importance if self.lengths is None else self.lengths
+
+    def resolve(self) -> None:
+        """Bracket, collect and resolve: from the bins to every pool's bar; the state must be 0."""
+        items, dependent = self.importance.shape[1], dependent_launch(self.importance.device)
+        bracket_kernel[(self.pools,)](
+            self.bins, self.suffixes, self.lefts, self.gains, self.state, self.minimum, LEVELS=len(self.gains),
+            STATE=STATE, num_warps=16, **dependent,
+        )  # fmt: skip
+        collect_kernel[self.grid](
+            self.importance, self.gains, self._lengths, self.state, self.listed[0], self.listed[1], items, items,
+            self.cost, self.last_cost, self.heads, self.rows_per_pool, self.minimum, self.capacity, STATE=STATE,
+            BLOCK=BLOCK, **self.shape, **self.switches,
+        )  # fmt: skip
+        resolve_kernel[(self.pools,)](
+            self.listed[0], self.listed[1], self.importance, self.gains, self._lengths, self.lefts, self.state, items,
+            items, self.cost, self.last_cost, self.heads, self.rows_per_pool, self.minimum, self.capacity, STATE=STATE,
+            CLOSE=self.close, SEARCH=SEARCH, SEARCH_WIDE=WIDE_SEARCH, num_warps=16, **self.shape, **self.switches,
+        )  # fmt: skip
+
+    def choose(self, depths: torch.Tensor) -> None:
+        """All passes, and the depths [rows, N] int32."""
+        self.bins.zero_()
+        self.state.zero_()
+        self.count()
+        self.resolve()
+        items = self.importance.shape[1]
+        depths_kernel[self.grid](
+            self.importance, self.gains, self._lengths, self.state, depths, items, items, self.heads,
+            self.rows_per_pool, self.minimum, STATE=STATE, BLOCK=BLOCK, **self.shape, **self.switches,
+        )  # fmt: skip
