@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from refimpl.baselines.choose import evict_tokens
 from refimpl.baselines.codebook import codebook_scores
+from refimpl.baselines.expected_attention import expected_query_moments
 from refimpl.baselines.kvzip import kvzip_keep
 from refimpl.baselines.loki import loki_rank
 from refimpl.baselines.rocketkv import RocketBudgets, max_pool, rocketkv_budgets
@@ -69,3 +71,22 @@ def test_a_key_without_length_has_no_cosine():
     with pytest.raises(ArgumentError) as caught:
         shadowkv_landmarks(keys=np.zeros((1, 2, 2)), chunk_size=1, local_chunks=0)
     assert str(caught.value) == "keys: expected keys and landmarks of positive length, got one of length 0"
+
+
+def test_nothing_is_protected_unless_asked_for():
+    assert evict_tokens(scores=[[0.0, 2.0, 1.0]], budget_tokens=2).tolist() == [[1, 2]]
+    assert evict_tokens(scores=[[2.0, 1.0, 0.0]], budget_tokens=2).tolist() == [[0, 1]]
+    assert evict_tokens(scores=[[2.0, 1.0, 0.0]], budget_tokens=0).shape == (1, 0)
+
+
+def test_one_score_is_not_above_itself():
+    assert kvzip_keep(scores=[[[0.5]]], ratio=0.5).tolist() == [[[0]]]
+    assert kvzip_keep(scores=np.zeros((2, 1, 0)), ratio=0.5).shape == (2, 1, 0)
+
+
+def test_moments_need_a_token_after_the_skipped_ones():
+    queries = np.arange(5.0).reshape(1, 1, 5, 1)
+    assert expected_query_moments(queries=queries)["mean"].tolist() == [[[4.0]]]
+    with pytest.raises(ArgumentError) as caught:
+        expected_query_moments(queries=queries[:, :, :4])
+    assert str(caught.value) == "queries: expected more than 4 tokens, got T=4"
