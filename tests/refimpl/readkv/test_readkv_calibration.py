@@ -52,7 +52,7 @@ def test_a_dead_channel_is_an_error_unless_a_floor_is_passed():
         ),
         (
             lambda: calibrate_moments(mean=[0.0], covariance=[[0.0]], transform=[[1.0]]),
-            "^covariance: expected channels",
+            "^covariance: expected",
         ),
         (lambda: calibrate_moments(mean=[0.0], covariance=[[-1.0]], transform=[[1.0]]), "nonnegative variances"),
     ],
