@@ -3,52 +3,83 @@
 Run: python benchmarks/mutation.py [--again] [--jobs N] [FILE...]. mutmut writes the mutants of the given files (default:
 all of refimpl) into a copy of the repository, build/mutation. One pytest session there collects tests/refimpl and the
 examples in refimpl's docstrings, notes which test enters which function, and then forks once per mutant and runs the
-tests of its function, the fastest first, until one fails. Results are kept in build/mutation.json by function: a killed
-mutant of an unchanged function is not run again, a survivor with --again or when it was not run yet.
+tests of its function, the fastest first, until one fails or TEST_SECONDS are spent. Mutants that
+benchmarks/mutation_reasons.toml explains as equivalent are not run. Results are kept in build/mutation.json by function:
+a mutant of an unchanged function is not run again, or with --again only if it survived.
+The order is that of a hash of their names, so that whatever part was run is a random sample of all.
 benchmarks/mutation_report.py writes the report.
 """
 
 import argparse
+import gc
+import hashlib
 import importlib
 import json
 import os
 import pkgutil
+import re
 import resource
 import shutil
+import signal
 import subprocess
 import sys
 import time
+import tomllib
 from collections import defaultdict
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "mutation"
 RESULTS = ROOT / "build" / "mutation.json"
-CPU_SECONDS, MEMORY_BYTES = 60, 6 * 2**30  # what one mutant may use; one that needs more counts as killed (timeout)
+REASONS = tomllib.loads((ROOT / "benchmarks" / "mutation_reasons.toml").read_text())["reason"]
+TEST_SECONDS = 4.0
+"""CPU time of a function's tests after which its mutant has survived, the fastest tests first."""
+SLOWER, MEMORY_BYTES = 20, 6 * 2**30
+"""A test that takes so many times its usual CPU time (and 2 s) is stopped: the mutant counts as killed (timeout)."""
 PYTEST = ["-o", "addopts=", "--import-mode=importlib", "--doctest-modules", "--strict-markers", "--capture=no"]
-PYTEST += ["-p", "no:terminal", "-p", "no:cacheprovider", "--rootdir=.", "tests/refimpl", "refimpl"]
+PYTEST += ["--assert=plain", "-p", "no:terminal", "-p", "no:cacheprovider", "--rootdir=.", "tests/refimpl", "refimpl"]
 
 
-def write_mutants():
-    """Copy the repository and write every mutant of refimpl into the copy; {function: (hash, mutants)}."""
-    from mutmut.mutation.file_mutation import mutate_file_contents
-
+def copy_tree():
     shutil.rmtree(TREE, ignore_errors=True)
     listed = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
         if (ROOT / name).exists():
             (TREE / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, TREE / name)
+
+
+def write_mutants():
+    """Write every mutant of refimpl into the copy; {module.function: (hash, {mutant: change})}."""
+    from mutmut.mutation.file_mutation import mutate_file_contents
+
     functions = {}
     for path in sorted((TREE / "refimpl").rglob("*.py")):
         name = str(path.relative_to(TREE))
         mutated = mutate_file_contents(name, path.read_text())
         path.write_text(mutated.code)
-        module = name.removesuffix(".py").replace("/", ".")
+        lines, spans = mutated.code.splitlines(), mutated.line_span_by_function_name
+        text = {n: [line.strip().replace(n, "") for line in lines[s.start - 1 : s.end]] for n, s in spans.items()}
         for mutant in mutated.mutant_names:
             key = mutant.rpartition("__mutmut_")[0]
-            functions.setdefault(f"{module}.{key}", (mutated.hash_by_function_name[key], []))[1].append(mutant)
+            function = name.removesuffix(".py").replace("/", ".") + "." + key
+            entry = functions.setdefault(function, (mutated.hash_by_function_name[key], {}))
+            entry[1][mutant] = change(text[f"{key}__mutmut_orig"], text[mutant])
     return functions
+
+
+def change(old, new):
+    """ "old lines => new lines", without the lines that both begin and end with."""
+    first = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    old, new = old[first:], new[first:]
+    same = next((i for i, (a, b) in enumerate(zip(old[::-1], new[::-1], strict=False)) if a != b), 0)
+    return " ".join(old[: len(old) - same]) + " => " + " ".join(new[: len(new) - same])
+
+
+def reason_of(function, text):
+    return next((r for r in REASONS if re.search(r["pattern"], f"{function}: {text}")), None)
 
 
 def forget_mutants_examples():
@@ -59,13 +90,16 @@ def forget_mutants_examples():
                 value.__doc__ = None
 
 
-def clear_caches():
-    """Forget memoised results, so that a mutant is computed and every test meets the functions it depends on."""
-    for module in list(sys.modules.values()):
-        if str(getattr(module, "__file__", None)).startswith(str(TREE)):
-            for value in list(vars(module).values()):
-                if hasattr(value, "cache_clear"):
-                    value.cache_clear()
+def in_random_order(functions):
+    """(function, mutant) of all, by a hash of the name."""
+    pairs = [(function, mutant) for function, (_, mutants) in functions.items() for mutant in mutants]
+    return sorted(pairs, key=lambda pair: hashlib.sha256(".".join(pair).encode()).digest())
+
+
+def memoised():
+    """Functions of the tree that remember results."""
+    modules = [m for m in sys.modules.values() if str(getattr(m, "__file__", None)).startswith(str(TREE))]
+    return {v for m in modules for v in vars(m).values() if callable(getattr(v, "cache_clear", None))}
 
 
 class MutationSession:
@@ -73,13 +107,28 @@ class MutationSession:
 
     def __init__(self, functions, results, jobs, again):
         self.functions, self.results, self.jobs, self.again = functions, results, jobs, again
-        self.failed, self.names = False, {}
-        self.running = {}
+        self.failed, self.forked, self.names, self.running = False, False, {}, {}
 
     def pytest_collection_modifyitems(self, items):
         # what is left of the repeated docstrings are methods'
         items[:] = [i for i in items if "__mutmut_" not in i.nodeid or i.nodeid.endswith("__mutmut_orig")]
         self.names = {i: dict(i.dtest.globs) for i in items if hasattr(i, "dtest")}
+        self.memoised = memoised()
+
+    def forget(self):
+        """Forget memoised results: a mutant must be computed, and every test meet the functions it depends on."""
+        for function in self.memoised:
+            function.cache_clear()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item, call):
+        """In a fork no failure is explained, which is what takes longest."""
+        if self.forked:
+            bad = call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
+            outcome = "failed" if bad else "skipped" if call.excinfo is not None else "passed"
+            place = item.nodeid, item.location, {}
+            return pytest.TestReport(*place, outcome, None, call.when, duration=call.duration)
+        return None
 
     def pytest_runtest_logreport(self, report):
         self.failed |= report.failed
@@ -94,21 +143,17 @@ class MutationSession:
 
     def pytest_runtestloop(self, session):
         tests = self.tests_of_functions(session.items)
-        self.results["refimpl.control"] = {"mutants": {}}
-        self.start("refimpl.control", "none", session.items, seconds=600)
-        self.finish_one()
-        if self.results.pop("refimpl.control")["mutants"]["none"] != "survived":
-            sys.exit("the tests fail in a fork without a mutant")
-        for function, (digest, mutants) in self.functions.items():
-            known = self.results.get(function, {})
-            if known.get("hash") != digest:
-                known = self.results[function] = {"hash": digest, "mutants": {}}
-            for mutant in mutants:
-                status = known["mutants"].get(mutant)
-                if status is None or (self.again and status in ("survived", "no tests")):
-                    self.start(function, mutant, [item for _, item in sorted(tests[function], key=lambda t: t[0])])
-            RESULTS.write_text(json.dumps(self.results))
-            print(f"{time.process_time():.0f} s: {function}", flush=True)
+        self.control([(1.0, item) for i, item in enumerate(session.items) if item in self.names or i % 10 == 0])
+        gc.freeze()
+        for place, (function, mutant) in enumerate(in_random_order(self.functions)):
+            known, text = self.results[function], self.functions[function][1][mutant]
+            status, reason = known["mutants"].get(mutant), reason_of(function, text)
+            if reason and reason["equivalent"]:
+                known["mutants"][mutant], known["changes"][mutant] = "equivalent", text
+            elif status is None or (self.again and status in ("survived", "no tests")):
+                self.start(function, mutant, sorted(tests[function], key=lambda t: t[0]))
+            if place % 50 == 0:
+                RESULTS.write_text(json.dumps(self.results))
         while self.running:
             self.finish_one()
         RESULTS.write_text(json.dumps(self.results))
@@ -121,7 +166,7 @@ class MutationSession:
         tests = defaultdict(list)
         os.environ["MUTANT_UNDER_TEST"] = "stats"
         for item, following in zip(items, [*items[1:], None], strict=True):
-            clear_caches()
+            self.forget()
             start = time.process_time()
             if not self.passes(item, following):
                 sys.exit(f"{item.nodeid} fails without a mutant")
@@ -130,9 +175,13 @@ class MutationSession:
             state()._stats.clear()
         return tests
 
-    def start(self, function, mutant, items, seconds=CPU_SECONDS):
-        if not items:
-            self.results[function]["mutants"][mutant] = "no tests"
+    def control(self, tests):
+        """No mutant, all examples and a tenth of the tests in a fork beside the first mutants: it must survive."""
+        self.start("control", "none", tests, seconds=float("inf"))
+
+    def start(self, function, mutant, tests, seconds=TEST_SECONDS):
+        if not tests:
+            self.keep(function, mutant, "no tests")
             return
         while len(self.running) >= self.jobs:
             self.finish_one()
@@ -140,39 +189,63 @@ class MutationSession:
         if pid:
             self.running[pid] = function, mutant
             return
-        limit = int(time.process_time()) + seconds
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         os.dup2(1, 2)
         os.environ["MUTANT_UNDER_TEST"] = f"{function.rpartition('.')[0]}.{mutant}"
-        clear_caches()
+        gc.disable()
+        self.forked = True
+        self.forget()
         try:
-            survived = all(self.passes(i, j) for i, j in zip(items, [*items[1:], None], strict=True))
+            survived = self.survives(tests, time.process_time() + seconds)
         except BaseException:  # a mutant that breaks the session is noticed
             survived = False
         os._exit(0 if survived else 1)
+
+    def survives(self, tests, until):
+        for (usual, item), (_, following) in zip(tests, [*tests[1:], (0, None)], strict=True):
+            if time.process_time() > until:
+                break
+            signal.setitimer(signal.ITIMER_PROF, 2 + SLOWER * usual)  # its signal ends the process
+            if not self.passes(item, following):
+                return False
+        return True
 
     def finish_one(self):
         pid, status = os.wait()
         function, mutant = self.running.pop(pid)
         code = os.waitstatus_to_exitcode(status)
-        self.results[function]["mutants"][mutant] = {0: "survived", 1: "killed"}.get(code, "timeout")
+        self.keep(function, mutant, {0: "survived", 1: "killed"}.get(code, "timeout"))
+
+    def keep(self, function, mutant, status):
+        if function == "control":
+            if status != "survived":
+                RESULTS.unlink(missing_ok=True)
+                sys.exit("the tests fail in a fork without a mutant")
+            return
+        entry = self.results[function]
+        entry["mutants"][mutant] = status
+        entry["changes"].pop(mutant, None)
+        if status in ("survived", "no tests"):
+            entry["changes"][mutant] = self.functions[function][1][mutant]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", help="such as refimpl/locks/select.py")
+    parser.add_argument("files", nargs="*", help="such as refimpl/locks/select.py; all")
     parser.add_argument("--again", action="store_true", help="run survivors again")
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
+    copy_tree()
     functions = write_mutants()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results = {name: results[name] for name in functions if name in results}
-    modules = tuple(f.removesuffix(".py").replace("/", ".") + "." for f in arguments.files) or ("refimpl.",)
-    chosen = {name: value for name, value in functions.items() if name.startswith(modules)}
-
-    import pytest
+    modules = [f.removesuffix(".py").replace("/", ".") for f in arguments.files] or ["refimpl"]
+    chosen = {n: f for m in modules for n, f in functions.items() if n.startswith(m + ".")}
+    for name, (digest, mutants) in functions.items():
+        if results.get(name, {}).get("hash") != digest:
+            results[name] = {"hash": digest, "mutants": {}, "changes": {}}
+        results[name]["total"] = len(mutants)
 
     os.environ |= {"HYPOTHESIS_PROFILE": "mutation", "OMP_NUM_THREADS": "1", "MUTANT_UNDER_TEST": ""}
     os.chdir(TREE)

@@ -17,16 +17,25 @@ def run_of(split, splits, count, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def shared_word(address):
+    """The 32-bit word at a shared address (NVIDIA)."""
+    return tl.inline_asm_elementwise(
+        "ld.shared.b32 $0, [$1];", "=r,r", [address], dtype=tl.int32, is_pure=True, pack=1
+    )  # fmt: skip
+
+
+@triton.jit
 def attend_run(
     query, keys, values, table, pages, start, stop, length, head,
     stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, scale_log2,
     G_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr,
-    SPARSE: tl.constexpr, TABLE: tl.constexpr, STAGES: tl.constexpr,
+    SPARSE: tl.constexpr, TABLE: tl.constexpr, STAGES: tl.constexpr, PLACES: tl.constexpr = 1,
 ):  # fmt: skip
     """Largest logit (base 2) and sum [G], unnormalised output [G, d] of tokens start..stop.
 
     Where SPARSE, tokens are counted along ``pages``, a list of logical pages. A page's block is itself; with TABLE 1
-    ``table`` at the page; with TABLE 2 ``table`` at its place in the list.
+    ``table`` at the page; with TABLE 2 ``table`` at its place in the list; with TABLE 3 the shared words at ``table``
+    from the run's first place on, PLACES of them: no read from memory stands before the keys' and values'.
     """
     channel = tl.arange(0, D_PAD)
     live_channel = channel < D
@@ -46,6 +55,8 @@ def attend_run(
             block = tl.load(table + page, mask=inside, other=0).to(tl.int64)
         if TABLE == 2:
             block = tl.load(table + place, mask=position < stop, other=0).to(tl.int64)
+        if TABLE == 3:
+            block = shared_word(table + 4 * tl.minimum(place - start // PAGE, PLACES - 1)).to(tl.int64)
         slot = position % PAGE
         live = inside[:, None] & live_channel[None, :]
         key = tl.load(

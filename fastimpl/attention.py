@@ -140,13 +140,15 @@ class SplitAttention:
         if N * H * G == 0:
             return {"output": self.output, "lse": self.lse}
         (table, stride_table), (tokens, length) = cache.table, cache.lengths
+        # two stages more for each look-up that stands before a read, or Triton keeps one block in flight
+        deep = 3 + 2 * (int(pages is not None) + cache.switches["TABLE"])
         split_attention_kernel[(self.splits, N * H)](
             queries, cache.keys, cache.values, table, tokens, queries if pages is None else pages,
             self.parts, self.masses, *queries.stride()[:3], *cache.key_strides, *cache.value_strides, stride_table,
             *((0, 0) if pages is None else pages.stride()[:2]), length, 0 if pages is None else pages.shape[2], H,
             self.splits, self.scale * LOG2E.value,
             G=G, G_PAD=padded(G), D=d, D_PAD=padded(d), PAGE=cache.page_size, BLOCK=self.block,
-            SPARSE=pages is not None, STAGES=3 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
+            SPARSE=pages is not None, STAGES=deep if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
             **cache.switches, **dependent_launch(queries.device),
         )  # fmt: skip
         if self.splits > 1:

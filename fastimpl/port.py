@@ -8,10 +8,17 @@ from fastimpl.attention import (
     sparse_attention,
 )
 from fastimpl.baselines.centroid import centroid_scores
+from fastimpl.baselines.kivi import kivi_dequantize, kivi_quantize
 from fastimpl.baselines.moment_core import moment_scores
 from fastimpl.baselines.quest import quest_envelope, quest_pages, quest_scores
 from fastimpl.baselines.shared_basis import shared_basis_scores
 from fastimpl.baselines.sparq import sparq_attention
+from fastimpl.baselines.turboquant import (
+    turboquant_decode,
+    turboquant_encode,
+    turboquant_pack_slots,
+    turboquant_unpack_slots,
+)
 from fastimpl.locks.combine import locks_page_shares
 from fastimpl.locks.decode import locks_decode, locks_decode_paged
 from fastimpl.locks.quantize import (
@@ -49,6 +56,8 @@ __all__ = [
     "attention",
     "centroid_scores",
     "exact_page_scores",
+    "kivi_dequantize",
+    "kivi_quantize",
     "lloyd_max_codebook",
     "locks_build_summary",
     "locks_decode",
@@ -83,4 +92,8 @@ __all__ = [
     "shared_basis_scores",
     "sparq_attention",
     "sparse_attention",
+    "turboquant_decode",
+    "turboquant_encode",
+    "turboquant_pack_slots",
+    "turboquant_unpack_slots",
 ]

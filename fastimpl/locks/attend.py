@@ -21,8 +21,8 @@ from fastimpl.attend_run import attend_run, run_of, store_state
 from fastimpl.attention import default_splits, merge
 from fastimpl.device import LOG2E, dependent_launch, follow, padded
 from fastimpl.locks.score import load_queries
-from fastimpl.locks.select import ABSENT, PageSelection, bar_of_block, load_keys, ptx_of, put_keys
-from fastimpl.locks.select_ptx import Choice
+from fastimpl.locks.select import ABSENT, PageSelection, bar_of_block, load_keys, put_keys
+from fastimpl.locks.select_ptx import Choice, constants
 from fastimpl.paging import Cache
 
 MOST_ITEMS = 4096
@@ -57,7 +57,7 @@ def select_attend_kernel(
     ITEMS: tl.constexpr, SOURCE: tl.constexpr, STEP: tl.constexpr, G: tl.constexpr, G_ROWS: tl.constexpr,
     G_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, PAGE: tl.constexpr, BLOCK: tl.constexpr,
     KEPT: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr, STAGES: tl.constexpr, WARPS: tl.constexpr,
-    TEXT: tl.constexpr, OPERANDS: tl.constexpr, DEPENDENT: tl.constexpr,
+    PLACES: tl.constexpr, TEXT: tl.constexpr, OPERANDS: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Pages of a row, and the state of one run of their tokens."""
     follow(DEPENDENT)
@@ -85,22 +85,36 @@ def select_attend_kernel(
             own_keys = scratch + base
             put_keys(own_keys, page, key, item < count)
     query = load_queries(queries + n * stride_qn + head * stride_qh, G, G_PAD, D, D_PAD, 0, 1, stride_qg)
-    if TEXT != "":
+    if TEXT == "":
+        tl.debug_barrier()  # what other threads of this program wrote is read below
+        largest, total, state = attend_run(
+            query, keys, value_cache, own_blocks, own_pages, start, stop, length, head,
+            stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, scale_log2,
+            G_PAD, D, D_PAD, PAGE, BLOCK, True, 2 * TABLE, STAGES,
+        )  # fmt: skip
+    else:
         zero = tl.arange(0, 32 * WARPS) * 0
         wide = zero.to(tl.int64)
-        sources = (wide + (ids + base).to(tl.int64), wide + table.to(tl.int64))
-        targets = (wide + own_pages.to(tl.int64), wide + own_blocks.to(tl.int64), zero + first, zero + last)
-        tl.inline_asm_elementwise(
-            TEXT, OPERANDS,
-            (wide + own_keys.to(tl.int64), zero + count, zero + kept) + sources + targets,  # noqa: RUF005
-            dtype=tl.int32, is_pure=False, pack=1,
+        own_blocks = wide + (blocks + base).to(tl.int64)
+        if SOURCE == 1:
+            own_blocks = wide + table.to(tl.int64)
+        sources = (
+            wide + own_keys.to(tl.int64),
+            zero + count,
+            zero + kept,
+            wide + (ids + base).to(tl.int64),
+            own_blocks,
+        )
+        targets = (wide + own_pages.to(tl.int64), zero + first, zero + last)
+        found = tl.inline_asm_elementwise(TEXT, OPERANDS, sources + targets, dtype=tl.int32, is_pure=False, pack=1)
+        packed = tl.max(found, 0)
+        # the most recent page is kept, last in the list, and may be open
+        held = (packed >> 18) * PAGE - (tl.cdiv(length, PAGE) * PAGE - length)
+        largest, total, state = attend_run(
+            query, keys, value_cache, packed & 0x3FFFF, 0, start, tl.minimum(stop, held), length, head,
+            stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, scale_log2,
+            G_PAD, D, D_PAD, PAGE, BLOCK, False, 3, STAGES, PLACES,
         )  # fmt: skip
-    tl.debug_barrier()  # what other threads of this program wrote is read below
-    largest, total, state = attend_run(
-        query, keys, value_cache, own_blocks, own_pages, start, stop, length, head,
-        stride_kb, stride_ks, stride_kh, stride_vb, stride_vs, stride_vh, scale_log2,
-        G_PAD, D, D_PAD, PAGE, BLOCK, True, 2 * TABLE, STAGES,
-    )  # fmt: skip
     store_state(outputs, lses, (row.to(tl.int64) * splits + split) * G, largest, total, state, G, G_PAD, D, D_PAD)
 
 
@@ -128,11 +142,13 @@ class SelectedAttention:
         self.parts = torch.empty((N * H, self.splits, G, d), dtype=torch.float32, device=device)
         self.masses = torch.empty((N * H, self.splits, G), dtype=torch.float32, device=device)
 
-    def choice(self, source: int, items: int) -> Choice | None:
-        """The PTX of the last pass, where that branch is taken."""
+    def choice(self, source: int, items: int) -> tuple[Choice | None, int]:
+        """The PTX of the last pass, where that branch is taken, and the places that its runs cover at most."""
+        run = -(-self.selection.kept * self.cache.page_size // self.splits)
+        places = padded(-(-run // self.block) * self.block // self.cache.page_size + 2, 4)
         table = self.cache.block_table
-        table_bytes = 0 if table is None else table.element_size()
-        return Choice(padded(items), 4, True, source == 1, table_bytes) if self.selection.ptx else None
+        block_bytes = 0 if table is None else table.element_size() if source == 1 else 4
+        return Choice(padded(items), 4, block_bytes, places, source == 1) if self.selection.ptx else None, places
 
     def run(self) -> dict[str, torch.Tensor]:
         """Launch: one kernel and the merge. The first pass of the selection must have run."""
@@ -140,16 +156,17 @@ class SelectedAttention:
         N, H, G, d = queries.shape
         (table, stride_table), (tokens, length) = cache.table, cache.lengths
         source, values, ids, stride_in, items = selection.last_pass
+        choice, places = self.choice(source, items)
+        stages = 2 if queries.element_size() > 2 or d > 128 else 3 if choice else 5  # five through a look-up
         largests, totals = selection.masses or (values, values)
         tiles = largests.shape[1] if selection.masses else 0
         select_attend_kernel[(self.splits, N * H)](
             values, ids, largests, totals, selection.scratch, queries, cache.keys, cache.values, table, tokens, selection.pages,
-            self.blocks, self.parts, self.masses, *queries.stride()[:3], *cache.key_strides, *cache.value_strides,
+            selection.blocks if choice and source == 2 else self.blocks, self.parts, self.masses, *queries.stride()[:3], *cache.key_strides, *cache.value_strides,
             stride_table, length, stride_in, items, selection.kept, H, self.splits, tiles, self.scale * LOG2E.value,
             ITEMS=padded(items), SOURCE=source, STEP=min(padded(tiles, 1), 256), G=G, G_ROWS=padded(G, 1),
             G_PAD=padded(G), D=d, D_PAD=padded(d), PAGE=cache.page_size, BLOCK=self.block,
-            KEPT=padded(selection.kept), STAGES=5 if queries.element_size() == 2 and d <= 128 else 2, num_warps=4,
-            **ptx_of(self.choice(source, items), 4),
+            KEPT=padded(selection.kept), STAGES=stages, PLACES=places, num_warps=4, **constants(choice, 4),
             **cache.switches, **dependent_launch(queries.device),
         )  # fmt: skip
         merge(self.parts, self.masses, self.output, self.lse)

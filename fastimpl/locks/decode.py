@@ -30,9 +30,9 @@ from fastimpl.paging import Cache, contiguous_cache, paged_cache
 
 BASIS_BITS = (2, 4, 8, "fp", None)
 
-DENSE_BELOW = 262144
+DENSE_BELOW = 131072
 """``mode="auto"`` attends densely below this many tokens times KV heads: there the chain's launches cost more than the
-reads it saves. On one H200 at four KV heads 32K tokens lose and 128K win (docs/gpu.md)."""
+reads it saves. On one H200 at four KV heads 8K tokens lose and 32K win (docs/gpu.md)."""
 
 
 class LocksChain:
@@ -54,7 +54,9 @@ class LocksChain:
         if layout is not None:
             self.scoring = RecordScores(queries, summary, layout, cache, scale)
             masses = (self.scoring.largests, self.scoring.totals)
-            self.selection = PageSelection(self.scoring.scores, tokens, cache.page_size, kept, masses, MOST_PAGES)
+            self.selection = PageSelection(
+                self.scoring.scores, tokens, cache.page_size, kept, masses, MOST_PAGES, cache.block_table
+            )
         else:
             self.scores = torch.empty((N, H, G, cache.pages), dtype=torch.float32, device=queries.device)
             self.shares = PageShares(self.scores, tokens, cache.page_size)

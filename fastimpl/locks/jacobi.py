@@ -117,14 +117,14 @@ def lane_round(rows, vectors, i, r: tl.constexpr):
     cosine, sine = lane_rotation(rows[0], rows[r], i, r)
     turned = ()
     for k in tl.static_range(16):
-        turned = turned + (cosine * rows[k] - sine * across(rows[k ^ r], r),)  # noqa: RUF005
+        turned = turned + (cosine * rows[k] - sine * across(rows[k ^ r], r),)
     new_rows, new_vectors = (), ()
     for k in tl.static_range(16):  # column i ^ k turns with lane i ^ k's angle, its partner is register k ^ r
         c, s = cosine, sine
         if k > 0:
             c, s = across(cosine, k), across(sine, k)
-        new_rows = new_rows + (c * turned[k] - s * turned[k ^ r],)  # noqa: RUF005
-        new_vectors = new_vectors + (c * vectors[k] - s * vectors[k ^ r],)  # noqa: RUF005
+        new_rows = new_rows + (c * turned[k] - s * turned[k ^ r],)
+        new_vectors = new_vectors + (c * vectors[k] - s * vectors[k ^ r],)
     return new_rows, new_vectors
 
 
@@ -136,8 +136,8 @@ def jacobi_of_lanes(grams, vectors, M: tl.constexpr, SWEEPS: tl.constexpr):
     rows, columns = (), ()
     for k in tl.static_range(16):
         row = tl.load(grams + matrix * 256 + i * 16 + (i ^ k))
-        rows = rows + (row,)  # noqa: RUF005
-        columns = columns + (row * 0.0 + (1.0 if k == 0 else 0.0),)  # noqa: RUF005
+        rows = rows + (row,)
+        columns = columns + (row * 0.0 + (1.0 if k == 0 else 0.0),)
     left = SWEEPS
     while left > 0:
         for r in tl.static_range(1, 16):

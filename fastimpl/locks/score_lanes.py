@@ -29,7 +29,7 @@ def read_queries(queries, head, quad, live, stride_qg):
     """A lane's 32 channels of its head's query, as they are."""
     values = ()
     for c in tl.static_range(32):
-        values = values + (tl.load(queries + head * stride_qg + quad * 32 + c, mask=live, other=0.0),)  # noqa: RUF005
+        values = values + (tl.load(queries + head * stride_qg + quad * 32 + c, mask=live, other=0.0),)
     return values
 
 
@@ -44,7 +44,7 @@ def lane_queries(read, quad):
     for c in tl.static_range(32):
         value = read[c].to(tl.float32)
         peak = tl.maximum(peak, tl.abs(value))
-        values = values + (value,)  # noqa: RUF005
+        values = values + (value,)
     peak = tl.maximum(peak, quad_swap(peak, 1))
     peak = tl.maximum(peak, quad_swap(peak, 2))
     exponent = (tl.maximum(peak, 1e-30).to(tl.int32, bitcast=True) >> 23) & 255
@@ -54,7 +54,7 @@ def lane_queries(read, quad):
     for i in tl.static_range(4):
         for c in tl.static_range(4):
             word, two = pack_two(values[8 * i + c] * unit, values[8 * i + c + 4] * unit)
-            words = words + (word,)  # noqa: RUF005
+            words = words + (word,)
             total += two
     total = total + quad_swap(total, 1)
     return words, total + quad_swap(total, 2), (exponent << 23).to(tl.float32, bitcast=True)
@@ -82,15 +82,15 @@ def score_by_lanes(
     pages = (zero + length, zero + row_pages)
     read = read_queries(queries, head, quad, live, stride_qg)  # before the copies: behind them it would wait for them
     ring = tl.inline_asm_elementwise(
-        START, START_OPERANDS, places + (first, stride) + pages,  # noqa: RUF005
+        START, START_OPERANDS, places + (first, stride) + pages,
         dtype=(tl.int32, tl.int32, tl.int32, tl.int32),
         is_pure=False, pack=1,
     )  # fmt: skip
     query, total, unit = lane_queries(read, quad)
-    counts = (first, stride, zero + steps) + pages + (live.to(tl.int32),)  # noqa: RUF005
+    counts = (first, stride, zero + steps) + pages + (live.to(tl.int32),)
     largest, amount = tl.inline_asm_elementwise(
         MAIN, MAIN_OPERANDS,
-        places + ((scores + head * row_pages).to(tl.int64),) + counts + ring + query  # noqa: RUF005
+        places + ((scores + head * row_pages).to(tl.int64),) + counts + ring + query
         + (total * -24.0, unit * scale_log2),
         dtype=(tl.float32, tl.float32), is_pure=False, pack=1,
     )  # fmt: skip

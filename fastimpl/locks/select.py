@@ -9,7 +9,8 @@ A share becomes an integer that sorts the same way; forced pages get the largest
 fixing two bits of the threshold per round and counting what reaches it: at most 16 rounds, fewer once exactly k do, and
 only counts, so no candidate buffer can overflow. Then everything above the threshold is kept, and of its equals the
 first in page order. Two passes give what one would: a page that its chunk drops has k better or equal, earlier pages in
-front of it.
+front of it. On NVIDIA a first pass over scores is `select_ptx.py`, which does the same with eight bits per round; the
+last pass runs inside the attention (`attend.py`).
 """
 
 from __future__ import annotations
@@ -23,9 +24,7 @@ import triton.language as tl
 from fastimpl.checks import Sizes, kept_pages, whole
 from fastimpl.device import INTERPRETED, dependent_launch, follow, padded
 from fastimpl.locks.combine import combined_share, load_scores, log_mass
-from fastimpl.locks.select_ptx import FIRST as FIRST_OPERANDS
-from fastimpl.locks.select_ptx import LAST as LAST_OPERANDS
-from fastimpl.locks.select_ptx import Choice
+from fastimpl.locks.select_ptx import Choice, constants
 
 CHUNK = 2048
 """Pages per program of the first pass over shares."""
@@ -161,8 +160,8 @@ def select_plainly(
 
 @triton.jit(do_not_specialize=["pages_of_all", "stride_in", "stride_out", "items_of_all", "kept", "heads", "tiles"])
 def select_kernel(
-    values, ids, tokens, largests, totals, scratch, kept_values, kept_ids, pages_of_all, stride_in, stride_out,
-    items_of_all, kept, heads, page_size, tiles,
+    values, ids, tokens, largests, totals, scratch, block_table, kept_values, kept_ids, kept_blocks, pages_of_all,
+    stride_in, stride_out, stride_table, items_of_all, kept, heads, page_size, tiles,
     CHUNK: tl.constexpr, BLOCK: tl.constexpr, LENGTHS: tl.constexpr, SOURCE: tl.constexpr, LAST: tl.constexpr,
     ONE_BLOCK: tl.constexpr, G: tl.constexpr, G_PAD: tl.constexpr, STEP: tl.constexpr, WARPS: tl.constexpr,
     TEXT: tl.constexpr, OPERANDS: tl.constexpr, DEPENDENT: tl.constexpr,
@@ -189,11 +188,11 @@ def select_kernel(
         put_keys(own, page, key, item < count)
         zero = tl.arange(0, 32 * WARPS) * 0
         wide = zero.to(tl.int64)
-        targets = (wide + (kept_values + out).to(tl.int64), wide + (kept_ids + out).to(tl.int64), zero + first_item)
-        tl.inline_asm_elementwise(
-            TEXT, OPERANDS, (wide + (own + first_item).to(tl.int64), zero + count, zero + kept) + targets,  # noqa: RUF005
-            dtype=tl.int32, is_pure=False, pack=1,
-        )  # fmt: skip
+        sources = (wide + (own + first_item).to(tl.int64), zero + count, zero + kept)
+        targets = (wide + (kept_values + out).to(tl.int64), wide + (kept_ids + out).to(tl.int64))
+        table = wide + (block_table + (row // heads).to(tl.int64) * stride_table).to(tl.int64)
+        targets = targets + (wide + (kept_blocks + out).to(tl.int64), table, zero + first_item)
+        tl.inline_asm_elementwise(TEXT, OPERANDS, sources + targets, dtype=tl.int32, is_pure=False, pack=1)
 
 
 def chunk_of_scores(pages: int) -> int:
@@ -210,13 +209,6 @@ def takes_ptx(device: torch.device) -> bool:
     return device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
 
 
-def ptx_of(choice: Choice | None, warps: int) -> dict[str, Any]:
-    """The PTX as a kernel's constants; empty where the branch is not used."""
-    if choice is None:
-        return {"WARPS": warps, "TEXT": "", "OPERANDS": ""}
-    return {"WARPS": warps, "TEXT": choice.text(), "OPERANDS": LAST_OPERANDS if choice.last else FIRST_OPERANDS}
-
-
 class PageSelection:
     """Pages [N, H, kept] (int32, ascending, -1 padded), with buffers; `run` allocates nothing.
 
@@ -225,14 +217,17 @@ class PageSelection:
             the way and never stored.
         tokens: lengths [N] on the device, or None: P pages each.
         most: pages that one pass selects among; None: twice a chunk.
+        table: block table [N, Pmax], whose entries the PTX branch looks up on the way; None: pages are blocks.
     """
 
     def __init__(
         self, values: torch.Tensor, tokens: torch.Tensor | None, page_size: int, kept: int,
         masses: tuple[torch.Tensor, torch.Tensor] | None = None, most: int | None = None,
+        table: torch.Tensor | None = None,
     ) -> None:  # fmt: skip
         self.rows, self.width = values.shape[0] * values.shape[1], values.shape[-1]
         self.values, self.tokens, self.page_size, self.kept, self.masses = values, tokens, page_size, kept, masses
+        self.table = table
         self.heads, self.groups = values.shape[1], values.shape[2] if masses else 1
         self.chunk = CHUNK if masses is None else chunk_of_scores(self.width)
         self.chunks = -(-self.width // self.chunk) if self.width > (most or 2 * self.chunk) else 1
@@ -245,7 +240,7 @@ class PageSelection:
         if self.chunks > 1:
             self.survivors = min(kept, self.chunk)
             self.keys = torch.empty((self.rows, self.chunks, self.survivors), dtype=torch.int32, device=values.device)
-            self.ids = torch.empty_like(self.keys)
+            self.ids, self.blocks = torch.empty_like(self.keys), torch.empty_like(self.keys)
 
     @property
     def last_pass(self) -> tuple[int, torch.Tensor, torch.Tensor, int, int]:
@@ -276,15 +271,17 @@ class PageSelection:
     ) -> None:  # fmt: skip
         block = min(padded(chunk), 4096)
         warps = 4 if block <= 512 else 8 if block <= 1024 else 16
-        first = Choice(block, warps, last=False) if self.ptx and source == 1 and chunks > 1 else None
+        table = self.pages if self.table is None else self.table
+        block_bytes = 0 if self.table is None else self.table.element_size()
+        first = Choice(block, warps, block_bytes) if self.ptx and source == 1 and chunks > 1 else None
         largests, totals = self.masses or (self.values, self.values)
         tiles = largests.shape[1] if self.masses else 0
         select_kernel[(chunks, self.rows)](
-            values, ids, values if self.tokens is None else self.tokens, largests, totals, self.scratch, kept_values,
-            kept_ids, self.width, stride_in, kept, chunk, kept, self.heads, self.page_size, tiles,
+            values, ids, values if self.tokens is None else self.tokens, largests, totals, self.scratch, table, kept_values,
+            kept_ids, self.blocks if chunks > 1 else kept_ids, self.width, stride_in, kept, table.stride(0), chunk, kept, self.heads, self.page_size, tiles,
             CHUNK=chunk, BLOCK=block, LENGTHS=self.tokens is not None, SOURCE=source, LAST=kept_ids is self.pages,
             ONE_BLOCK=chunk <= block, G=self.groups, G_PAD=padded(self.groups, 1), STEP=min(padded(tiles, 1), 256),
-            num_warps=warps, **ptx_of(first, warps),
+            num_warps=warps, **constants(first, warps),
             **dependent_launch(values.device),
         )  # fmt: skip
 

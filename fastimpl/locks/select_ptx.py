@@ -24,36 +24,42 @@ TALLY = 128
 
 REGISTERS = """\
 .reg .b32 lane,warp,tid,t,u,lo,hi,range,shift,above,sum,own,mask,bin,reached,in,at,base,most,least,forced,written;
-.reg .b32 edge,room,tall,e0,e1,e2,e3,total,below,place,earlier,x,y; .reg .b32 c<8>; .reg .b64 from,w,v;
+.reg .b32 edge,room,tall,list0,e0,e1,e2,e3,total,below,place,earlier,x,y; .reg .b32 c<8>; .reg .b64 from,w,v;
 .reg .pred p,ok,done,first,more,same,here;"""
 
 
-FIRST = "=&r,l,r,r,l,l,r"
+FIRST = "=&r,l,r,r,l,l,l,l,r"
 """Operands of a first pass: out how many are kept; in the keys' address, their number, how many to keep, the addresses
-of kept keys and kept ids, the first item's id."""
+of kept keys, ids and blocks and of the block table, the first item's id."""
 
-LAST = "=&r,l,r,r,l,l,l,l,r,r"
-"""Operands of the last pass: out and in as above up to how many to keep, then the addresses of ids, block table, list of
-pages and list of blocks, and the places from .. to that are written."""
+LAST = "=&r,l,r,r,l,l,l,r,r"
+"""Operands of the last pass: out how many are kept (from bit 18 on) and the shared address of the list of blocks; in as
+above up to how many to keep, then the addresses of ids, blocks (or table) and the list of pages, and the places from ..
+to that are written."""
 
 
 class Choice:
     """The text of one pass over at most ``items`` keys (32-bit integers; negative ones are never kept).
 
-    A first pass (``last`` False) writes kept keys and ids in order, then absent ones. The last pass writes a part of the
-    list of pages, -1 past its end, and of their blocks; ids are the items' own numbers where ``own_ids``, block ids have
-    ``table_bytes`` (0: no table).
+    A first pass (``places`` 0) writes kept keys, ids and blocks in order, then absent ones. The last pass writes a part of
+    the list of pages, -1 past its end, and that part's blocks to shared memory, at most ``places`` of them. There ids are
+    the items' own numbers where ``own_ids``. ``block_bytes``: size of a block id where it is read, 0 where pages are their
+    own blocks.
     """
 
-    def __init__(self, items: int, warps: int, last: bool, own_ids: bool = False, table_bytes: int = 0) -> None:
-        self.warps, self.threads = warps, 32 * warps
+    def __init__(self, items: int, warps: int, block_bytes: int, places: int = 0, own_ids: bool = False) -> None:
+        self.warps, self.threads, self.places = warps, 32 * warps, places
         self.keys = [f"k{i}" for i in range(-(-items // self.threads))]
-        self.last, self.own_ids, self.table_bytes = last, own_ids, table_bytes
+        self.own_ids, self.block_bytes = own_ids, block_bytes
 
     def text(self) -> str:
         """All of it."""
-        lines = ["{", REGISTERS, f".reg .b32 k<{len(self.keys)}>;", *self.load(), *self.ends(), *self.search()]
-        return "\n".join([*lines, *self.tally(), *self.places(), *self.fill(), "mov.b32 $0, written;", "}"])
+        n = len(self.keys)
+        lines = ["{", REGISTERS, f".reg .b32 k<{n}>,id<{n}>,b<{n}>;", *self.load(), *self.ends(), *self.search()]
+        lines += [*self.tally(), *self.put(), *self.fill()]
+        if self.places:
+            lines.append("bar.sync 0; shl.b32 t, written, 18; or.b32 written, t, list0;")
+        return "\n".join([*lines, "mov.b32 $0, written;", "}"])
 
     def load(self) -> list[str]:
         """Shared memory, cleared, and this thread's keys."""
@@ -63,14 +69,35 @@ class Choice:
             "mov.u32 lane, %laneid; mov.u32 tid, %tid.x; shr.u32 warp, tid, 5; mov.u32 base, counts; mov.u32 t, 0;",
             "mul.wide.u32 from, tid, 4; add.s64 from, from, $1; mov.u32 tall, tallies; setp.eq.u32 first, lane, 0;",
         ]
+        if self.places:
+            lines.append(f".shared .align 16 .b32 list[{self.places}]; mov.u32 list0, list;")
         for i, k in enumerate(self.keys):
-            lines.append(f"add.u32 u, tid, {i * self.threads}; setp.lt.s32 p, u, $2; mov.b32 {k}, {ABSENT};")
-            lines.append(f"@p ld.global.b32 {k}, [from+{4 * i * self.threads}];")
+            at = i * self.threads
+            lines.append(f"add.u32 u, tid, {at}; setp.lt.s32 p, u, $2; mov.b32 {k}, {ABSENT}; mov.b32 b{i}, 0;")
+            lines.append(f"@p ld.global.b32 {k}, [from+{4 * at}];")
+            lines += self.names(i)
         for array, size in (("base", ROUNDS * BUCKETS), ("tall", TALLY)):
             for at in range(0, size, 4 * self.threads):
                 lines.append(f"shl.b32 u, tid, 4; add.u32 u, u, {array}; setp.lt.u32 p, tid, {(size - at) // 4};")
                 lines.append(f"@p st.shared.v4.b32 [u+{4 * at}], {{t,t,t,t}};")
         return lines
+
+    def names(self, i: int) -> list[str]:
+        """The id and the block of item u, key ``i`` of this thread, where there is one (p)."""
+        table = "$7"
+        if not self.places:
+            lines = [f"add.u32 id{i}, u, $8;"]
+        elif self.own_ids:
+            lines, table = [f"mov.b32 id{i}, u;"], "$5"
+        else:
+            lines = [f"mul.wide.u32 w, u, 4; add.s64 v, w, $4; mov.b32 id{i}, 0; @p ld.global.b32 id{i}, [v];"]
+            if self.block_bytes:
+                return [*lines, f"add.s64 v, w, $5; @p ld.global.b32 b{i}, [v];"]
+        if self.block_bytes:
+            lines.append(
+                f"mul.wide.s32 w, id{i}, {self.block_bytes}; add.s64 w, w, {table}; @p ld.global.b32 b{i}, [w];"
+            )
+        return lines if self.block_bytes else [*lines, f"mov.b32 b{i}, id{i};"]
 
     def ends(self) -> list[str]:
         """The largest and the least ordinary key, and how many forced ones there are (above)."""
@@ -157,7 +184,7 @@ class Choice:
             "and.b32 written, total, 0xffff; shr.u32 t, total, 16; min.s32 t, t, room; add.u32 written, written, t;",
         ]
 
-    def places(self) -> list[str]:
+    def put(self) -> list[str]:
         """The place of every kept item, and what is written there."""
         lines = ["mov.u32 below, %lanemask_lt;"]
         for i, k in enumerate(self.keys):
@@ -167,42 +194,33 @@ class Choice:
                 "add.u32 earlier, earlier, u; and.b32 place, y, 0xffff; add.u32 place, place, t;",
                 "min.s32 t, earlier, room; add.u32 place, place, t; setp.lt.s32 here, earlier, room;",
                 "and.pred here, here, same; or.pred here, here, more;",
-                *(self.write_last(i) if self.last else self.write_first(i, k)),
+                *(self.write_last(i) if self.places else self.write_first(i, k)),
             ]
         return lines
 
     def write_first(self, i: int, key: str) -> list[str]:
-        """Key and id."""
+        """Key, id and block."""
         return [
             f"mul.wide.u32 w, place, 4; add.s64 v, w, $4; @here st.global.b32 [v], {key};",
-            f"add.u32 x, tid, {i * self.threads}; add.u32 x, x, $6; add.s64 v, w, $5; @here st.global.b32 [v], x;",
+            f"add.s64 v, w, $5; @here st.global.b32 [v], id{i}; add.s64 v, w, $6; @here st.global.b32 [v], b{i};",
         ]
 
     def write_last(self, i: int) -> list[str]:
         """Page and block, where this program's part of the list has the place."""
-        at = i * self.threads
-        lines = [
-            "setp.ge.s32 ok, place, $8; and.pred here, here, ok; setp.lt.s32 ok, place, $9; and.pred here, here, ok;",
-            f"add.u32 x, tid, {at};" if self.own_ids else "mul.wide.u32 w, tid, 4; add.s64 w, w, $4;",
+        return [
+            "setp.ge.s32 ok, place, $7; and.pred here, here, ok; setp.lt.s32 ok, place, $8; and.pred here, here, ok;",
+            f"mul.wide.u32 w, place, 4; add.s64 v, w, $6; @here st.global.b32 [v], id{i};",
+            f"sub.u32 x, place, $7; shl.b32 x, x, 2; add.u32 x, x, list0; @here st.shared.b32 [x], b{i};",
         ]
-        if not self.own_ids:
-            lines.append(f"mov.b32 x, 0; @here ld.global.b32 x, [w+{4 * at}];")
-        lines.append("mul.wide.u32 w, place, 4; add.s64 v, w, $6; @here st.global.b32 [v], x;")
-        if self.table_bytes:
-            lines.append(f"mul.wide.s32 v, x, {self.table_bytes}; add.s64 v, v, $5; @here ld.global.b32 y, [v];")
-            lines.append("add.s64 v, w, $7; @here st.global.b32 [v], y;")
-        return lines
 
     def fill(self) -> list[str]:
         """Places past the end: absent keys and -1."""
         lines = [f"mov.b32 x, -1; mov.b32 y, {ABSENT};"]
         for i in range(len(self.keys)):
             lines.append(f"add.u32 t, tid, {i * self.threads}; setp.ge.s32 here, t, written; mul.wide.u32 w, t, 4;")
-            if self.last:
-                lines.append(
-                    "setp.ge.s32 ok, t, $8; and.pred here, here, ok; setp.lt.s32 ok, t, $9; and.pred here, here, ok;"
-                )
-                lines.append("add.s64 v, w, $6; @here st.global.b32 [v], x;")
+            if self.places:
+                lines.append("setp.ge.s32 ok, t, $7; and.pred here, here, ok; setp.lt.s32 ok, t, $8;")
+                lines.append("and.pred here, here, ok; add.s64 v, w, $6; @here st.global.b32 [v], x;")
             else:
                 lines.append("setp.lt.s32 ok, t, $3; and.pred here, here, ok; add.s64 v, w, $5;")
                 lines.append("@here st.global.b32 [v], x; add.s64 v, w, $4; @here st.global.b32 [v], y;")
@@ -215,3 +233,10 @@ def _lane_sums(register: str) -> list[str]:
         f"shfl.sync.up.b32 t|p, {register}, {step}, 0, 0xffffffff; @p add.u32 {register}, {register}, t;"
         for step in (1, 2, 4, 8, 16)
     ]
+
+
+def constants(choice: Choice | None, warps: int) -> dict[str, int | str]:
+    """The PTX as a kernel's compile-time constants; empty where the branch is not used."""
+    if choice is None:
+        return {"WARPS": warps, "TEXT": "", "OPERANDS": ""}
+    return {"WARPS": warps, "TEXT": choice.text(), "OPERANDS": LAST if choice.places else FIRST}

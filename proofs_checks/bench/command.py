@@ -63,7 +63,8 @@ def _time(args: argparse.Namespace) -> int:
     if unknown:
         print(f"kvproof bench: unknown case {unknown[0]!r}; cases: {', '.join(method.CASES)}", file=sys.stderr)
         return 2
-    _write(method.run(lambda line: print(line, file=sys.stderr), args.case), args.json)
+    save = None if args.json in (None, "-") else lambda document: _write(document, args.json)
+    _write(method.run(lambda line: print(line, file=sys.stderr), args.case, save), args.json)
     return 0
 
 

@@ -25,7 +25,7 @@ POINTERS = {
     **dict.fromkeys(("block_table", "tokens"), "*i64"),
     **dict.fromkeys(("scores", "outputs", "lses", "lse", "largests", "totals", "grams", "vectors", "shares"), "*fp32"),
     **dict.fromkeys(("records", "centroids", "bases", "coefficients", "packed"), "*u8"),
-    **dict.fromkeys(("kept_ids", "kept_values", "scratch"), "*i32"),
+    **dict.fromkeys(("kept_ids", "kept_values", "kept_blocks", "scratch"), "*i32"),
     **dict.fromkeys(("x", "scales"), "*fp32"),
     "codes": "*i8",
     "output": "*bf16",
@@ -46,8 +46,9 @@ Configuration = tuple[str, dict[str, Any], dict[str, str], int]
 def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     """One configuration per kernel that has this branch."""
     record = importlib.import_module("fastimpl.locks.record").Layout(16, 128, 8, 4, "float16")
-    scoring, selection = (importlib.import_module(f"fastimpl.locks.{m}") for m in ("score_records", "select"))
-    choice = importlib.import_module("fastimpl.locks.select_ptx").Choice
+    scoring = importlib.import_module("fastimpl.locks.score_records")
+    selection = importlib.import_module("fastimpl.locks.select_ptx")
+    choice = selection.Choice
     ptx, layout = branch == "ptx", record.constants
     follow = {"DEPENDENT": hopper and ptx}
     group = {"G": 8, "G_PAD": 16}
@@ -62,14 +63,14 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "select_attend_kernel": (
             "locks.attend",
             {"ITEMS": 4096, "SOURCE": 2, "STEP": 128, **group, "G_ROWS": 8, "D": 128, "D_PAD": 128, "PAGE": 16,
-             "BLOCK": 64, "KEPT": 128, "STAGES": 5, **SWITCHES, **follow,
-             **selection.ptx_of(choice(4096, 4, True, False, 8) if ptx else None, 4)},
+             "BLOCK": 64, "KEPT": 128, "STAGES": 3 if ptx else 5, "PLACES": 8, **SWITCHES, **follow,
+             **selection.constants(choice(4096, 4, 4, 8) if ptx else None, 4)},
             {"values": "*i32", "ids": "*i32", "pages": "*i32", "blocks": "*i32", "value_cache": "*bf16"}, 4,
         ),
         "select_kernel": (
             "locks.select",
             {"CHUNK": 1024, "BLOCK": 1024, "SOURCE": 1, "LAST": False, "ONE_BLOCK": True, "LENGTHS": True,
-             "G": 8, "G_PAD": 8, "STEP": 64, **follow, **selection.ptx_of(choice(1024, 8, False) if ptx else None, 8)},
+             "G": 8, "G_PAD": 8, "STEP": 64, **follow, **selection.constants(choice(1024, 8, 8) if ptx else None, 8)},
             {"values": "*fp32", "ids": "*fp32"}, 8,
         ),
         "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
@@ -102,7 +103,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         **SWITCHES,
         **follow,
     }
-    return two | other_systems() | {
+    return two | other_systems() | fixed_rate_codes() | {
         "split_attention_kernel": ("attention", split, {"pages": "*i32"}, 4),
         "merge_kernel": ("attention", {"G": 8, "D": 128, "D_PAD": 128, "BLOCK": 32, **follow}, {}, 4),
         "score_summary_kernel": ("locks.score", {"M": 16, **PAGE, "RANK": 8, **group, **SWITCHES}, summary, 4),
@@ -116,6 +117,22 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "pack_kernel": ("locks.quantize", line, {}, 4),
         "unpack_kernel": ("locks.quantize", line, {}, 4),
     }  # fmt: skip
+
+
+def fixed_rate_codes() -> dict[str, Configuration]:
+    """One configuration per kernel of KIVI and TurboQuant; none has inline PTX."""
+    coded = {"x": "*bf16", "codes": "*u8", "zeros": "*fp32"}
+    vectors = {**coded, "rotation": "*fp32", "levels": "*fp32", "norms": "*fp32"}
+    slot = {"keys": "*u8", "values": "*u8", "slots": "*u8", "zeros": "*fp32", "norms": "*fp32"}
+    size = {"D": 128, "D_PAD": 128}
+    return {
+        "kivi_group_kernel": ("baselines.kivi", {"N": 32, "N_PAD": 32, "LINES": 4}, {**coded, "levels": "fp32"}, 4),
+        "kivi_ungroup_kernel": ("baselines.kivi", {"N": 32, "BLOCK": 1024}, {**coded, "x": "*fp32"}, 4),
+        "turboquant_encode_kernel": ("baselines.turboquant", {**size, "L": 16}, vectors, 4),
+        "turboquant_decode_kernel": ("baselines.turboquant", {**size, "CORRECT": True}, {**vectors, "x": "*fp32"}, 4),
+        "slot_pack_kernel": ("baselines.turboquant", {"D": 128, "HALF_PAD": 64}, slot, 1),
+        "slot_unpack_kernel": ("baselines.turboquant", {"D": 128, "HALF_PAD": 64}, slot, 1),
+    }
 
 
 def other_systems() -> dict[str, Configuration]:

@@ -119,18 +119,20 @@ def dense(bench: Bench, case: str, N: int, T: int, caches: list[Any], queries: l
     return min(times)
 
 
-def released(bench: Bench, case: str, N: int, T: int, ours: float) -> None:
-    """Time the released kernels beside our chain of ``ours`` microseconds."""
+def released(bench: Bench, cases: dict[str, tuple[int, int]]) -> None:
+    """Time the released kernels, in the setting that its documentation gives for each length."""
     shape = {"heads": HEADS, "group": GROUP, "channels": CHANNELS, "page": PAGE, "kept": KEPT}
-    for variant in ("records",) if T >= 524288 else ("slab", "records") if N == 1 else ("slab",):
-        times = peers.released(case, variant, N, T, shape)
-        if isinstance(times, str):
-            bench.say(f"{case:14} released, {variant}: {times}")
-            bench.notes.append(f"{case}: released kernels, {variant}: {times}")
+    for variant in peers.VARIANTS:
+        mine = {name: c for name, c in cases.items() if (c[1] >= 524288) == (variant == "records")}
+        found = peers.released(variant, mine, shape) if mine else {}
+        if isinstance(found, str):
+            bench.notes.append(f"Released kernels, {variant}: {found}.")
             continue
-        for name, time in times.items():
-            more = {"ours_times_faster": round(time / ours, 2)} if name == "chain" else {}
-            bench.row(case, "released", f"{variant}, {name}", Timing(time, time, time), 0, **more)
+        for case, times in found.items():
+            ours = min(r["microseconds"] for r in bench.rows if (r["case"], r["kind"]) == (case, "chain"))
+            for name, time in times.items():
+                more = {"ours_times_faster": round(time / ours, 2)} if name == "chain" else {}
+                bench.row(case, "released", f"{variant}, {name}", Timing(time, time, time), 0, **more)
 
 
 def output_error(torch: Any, chain: Any) -> float:
@@ -155,8 +157,9 @@ def chain(bench: Bench, case: str, N: int, T: int, ceiling: float) -> None:
     caches = [make_cache(torch, N, T) for _ in range(rotations(N * T * HEADS * CHANNELS * 4, 4))]
     queries = [_tensor(torch, N, HEADS, GROUP, CHANNELS) for _ in range(4)]
     fastest = dense(bench, case, N, T, caches, queries)
+    if N == 1:
+        auto(bench, case, T, queries[0], fastest)
     read = N * HEADS * KEPT * PAGE * CHANNELS * 4
-    times = []
     for scales in ("float16", "float32"):
         layout = record.Layout(PAGE, CHANNELS, 8, 4, scales)
         size = N * HEADS * (T // PAGE) * layout.bytes
@@ -169,18 +172,14 @@ def chain(bench: Bench, case: str, N: int, T: int, ceiling: float) -> None:
         time = replay(torch, [c.run for c in chains])
         error = output_error(torch, chains[0])
         ratio = round(fastest / time.median, 3)
-        times.append(time.median)
-        bench.row(case, "chain", f"records with {scales} scales", time, size + read, ratio=ratio, output_error=error)
+        more = {"ratio": ratio, "output_error": error, "wrong_pages": selection_faults(torch, chains[0])}
+        bench.row(case, "chain", f"records with {scales} scales", time, size + read, **more)
         time = replay(torch, [c.scoring.run for c in chains])
         bench.row(case, "stage", f"score, {scales}", time, size, of_ceiling=round(size / time.median / ceiling, 3),
                   steps=chains[0].scoring.steps)  # fmt: skip
         if scales == "float32":
             for name, calls in selection_stages(chains).items():
                 bench.row(case, "stage", name, replay(torch, calls), read if "attend" in name else 0)
-        del packed, chains
-    del caches
-    torch.cuda.empty_cache()
-    released(bench, case, N, T, min(times))
 
 
 def selection_stages(chains: list[Any]) -> dict[str, list[Callable[[], Any]]]:
@@ -205,8 +204,36 @@ def build(bench: Bench) -> None:
               million_pages_per_second=round(BUILD_PAGES / time.median, 1))  # fmt: skip
 
 
-def run(say: Callable[[str], None], names: list[str] | None = None) -> dict[str, Any]:
-    """Run everything; returns the document that is written to benchmarks/results/."""
+def selection_faults(torch: Any, chain: Any) -> int:
+    """Pages that the chain kept and the rule, applied to the chain's own scores in float64, does not."""
+    chain.run()
+    faults = 0
+    for n in range(chain.cache.sequences):
+        shares = torch.softmax(chain.scoring.scores[n].double(), -1).mean(1)
+        shares[:, [0, -1]] = 2.0
+        right = shares.topk(chain.selection.kept).indices.sort().values
+        faults += int((right != chain.selection.pages[n]).sum())
+    return faults
+
+
+def auto(bench: Bench, case: str, T: int, queries: Any, fastest: float) -> None:
+    """Time ``mode="auto"`` where it attends densely: our split decoding on a contiguous cache."""
+    torch, attention, paging = bench.torch, *(importlib.import_module(f"fastimpl.{m}") for m in ("attention", "paging"))
+    decode = importlib.import_module("fastimpl.locks.decode")
+    if HEADS * T >= decode.DENSE_BELOW:
+        return
+    pairs = [_tensor(torch, 2, HEADS, T, CHANNELS) for _ in range(rotations(T * HEADS * CHANNELS * 4, 24))]
+    steps = [
+        attention.SplitAttention(queries, paging.contiguous_cache(*kv, PAGE), None, CHANNELS**-0.5) for kv in pairs
+    ]
+    time = replay(torch, [step.run for step in steps])
+    bench.row(case, "auto", "auto", time, T * HEADS * CHANNELS * 4, ratio=round(fastest / time.median, 3))
+
+
+def run(
+    say: Callable[[str], None], names: list[str] | None = None, save: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Run everything; returns the document for benchmarks/results/, which ``save`` gets after every case already."""
     torch: Any = importlib.import_module("torch")
     bench = Bench(torch, [], say)
     torch.manual_seed(0)
@@ -215,8 +242,18 @@ def run(say: Callable[[str], None], names: list[str] | None = None) -> dict[str,
         if names is None or name in names:
             torch.cuda.empty_cache()
             chain(bench, name, N, T, ceiling)
+            if save:
+                save(document(bench, ceiling))
     torch.cuda.empty_cache()
     build(bench)
+    torch.cuda.empty_cache()
+    released(bench, {name: case for name, case in CASES.items() if names is None or name in names})
+    return document(bench, ceiling)
+
+
+def document(bench: Bench, ceiling: float) -> dict[str, Any]:
+    """The rows so far with what they were measured on."""
+    torch = bench.torch
     device = torch.cuda.get_device_properties(0)
     return {
         "schema": 1,

@@ -48,18 +48,25 @@ def flashinfer_calls(torch: Any, caches: list[Any], queries: list[Any]) -> Calls
     return [call(i) for i in range(len(caches))]
 
 
-def released(case: str, variant: str, N: int, T: int, shape: dict[str, int]) -> dict[str, float] | str:
-    """Microseconds of the released package's stages and chain in a process of its own, or why there are none."""
+def released(variant: str, cases: dict[str, tuple[int, int]], shape: dict[str, int]) -> dict[str, Any] | str:
+    """Microseconds of the released package's chain and scorer by case, in a process of its own, or why there are none.
+
+    A case that fails ends the process; those before it are returned.
+    """
     if importlib.util.find_spec("locks") is None:
         return "locks-kv is not installed"
-    command = [sys.executable, "-m", "proofs_checks.bench.peers", json.dumps({"N": N, "T": T, **shape})]
+    request = json.dumps({name: {"N": N, "T": T, **shape} for name, (N, T) in cases.items()})
+    command = [sys.executable, "-m", "proofs_checks.bench.peers", request]
     environment = {"TORCH_CUDA_ARCH_LIST": "9.0a", **os.environ, **VARIANTS[variant]}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=150)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
     except subprocess.TimeoutExpired:
-        return "no result within 150 s"
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1]) if lines else (done.stderr.strip().splitlines() or ["no output"])[-1][:200]
+        return "no result within 300 s"
+    found: dict[str, Any] = {}
+    for line in done.stdout.splitlines():
+        if line.startswith("{"):
+            found |= json.loads(line)
+    return found or (done.stderr.strip().splitlines() or ["no output"])[-1][:200]
 
 
 class Released:
@@ -132,4 +139,5 @@ def time_released(request: dict[str, int]) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(time_released(json.loads(sys.argv[1]))))
+    for case, request in json.loads(sys.argv[1]).items():
+        print(json.dumps({case: time_released(request)}), flush=True)

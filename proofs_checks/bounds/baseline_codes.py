@@ -18,16 +18,16 @@ Bounds = dict[str, FloatArray]
 Inputs = Mapping[str, Any]
 
 GUARD = 1e-8
-"""Largest number that a port may add to a norm before it divides by it (AMB-49)."""
+"""Largest number that a port may add to a norm, before it divides by it and in what it stores (AMB-49)."""
 
 PRINTED = 5e-5
 """Half a unit of the fourth decimal, to which tables of levels are printed."""
 
 
 def norm_bound(x: FloatArray, u: float, tiny: float) -> FloatArray:
-    """Error of a row's Euclidean norm, [..., d] -> [...]: d squares and sums, half of it by the root, and the root."""
+    """Error of a row's Euclidean norm, [..., d] -> [...]: d squares and sums, the root, and a guard."""
     norm = np.linalg.norm(x, axis=-1)
-    bound: FloatArray = gamma(x.shape[-1] + 3, u) * norm + math.sqrt(tiny * max(x.shape[-1], 1))
+    bound: FloatArray = gamma(x.shape[-1] + 3, u) * norm + math.sqrt(tiny * max(x.shape[-1], 1)) + GUARD
     return bound
 
 

@@ -1,16 +1,19 @@
-"""`kvproof golden write|check|list|explain`."""
+"""`kvproof golden write|check|copy|list|explain`."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from proofs_checks.fixtures import checkout_directory
+from proofs_checks.fixtures import FixtureError, checkout_directory
 from proofs_checks.golden import check as checking
 from proofs_checks.golden import manifest as manifests
 from proofs_checks.golden.flags import FLAGS
@@ -24,7 +27,7 @@ from proofs_checks.writing import dump_json, write_whole
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Options of `kvproof golden`."""
-    verbs = parser.add_subparsers(dest="golden", required=True, metavar="write|check|list|explain")
+    verbs = parser.add_subparsers(dest="golden", required=True, metavar="write|check|copy|list|explain")
     write = verbs.add_parser("write", help="evaluate every case in 50 digits and write the set (needs mpmath)")
     write.add_argument("directory", nargs="?", help="where to (default: fixtures/golden of the checkout)")
     check = verbs.add_parser("check", help="check every file, and the reference or a port by what is stored")
@@ -32,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument("--port", help="judge this port by the golden files alone")
     check.add_argument("--stages", help="only these, comma-separated")
     check.add_argument("--stage-timeout", type=float, default=20.0, metavar="SECONDS", help="limit of one call")
+    copy = verbs.add_parser("copy", help="copy the set into a folder of your own")
+    copy.add_argument("directory", help="a folder that does not exist yet")
     show = verbs.add_parser("list", help="list the cases with their families and flags")
     show.add_argument("--stages", help="only these, comma-separated")
     for one in (check, show):
@@ -41,10 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one of the four. Exit 0 pass, 1 fail, 2 wrong usage, 3 files or port cannot be used."""
+    """Run one of the five. Exit 0 pass, 1 fail, 2 wrong usage, 3 files or port cannot be used."""
     runs: dict[str, Callable[[argparse.Namespace], int]] = {
         "write": run_write,
         "check": run_check,
+        "copy": run_copy,
         "list": run_list,
         "explain": run_explain,
     }
@@ -64,7 +70,7 @@ def run_write(args: argparse.Namespace) -> int:
     target = Path(args.directory) if args.directory else checkout_directory("fixtures") / "golden"
     if target.exists() and any(target.iterdir()) and not (target / manifests.NAME).is_file():
         raise UsageError(f"{target} holds something else than a golden set")
-    source = target if (target / manifests.NAME).is_file() else checking.golden_directory()
+    source = target if (target / manifests.NAME).is_file() else _shipped()
     console = Console(stderr=True)
     try:
         count = write(target, source, progress=lambda stage: console.print(stage) if console.is_terminal else None)
@@ -75,6 +81,14 @@ def run_write(args: argparse.Namespace) -> int:
         raise UsageError(f"cannot write {target}: {error.strerror}") from None
     print(f"{count} cases written to {target}")
     return 0
+
+
+def _shipped() -> Path | None:
+    """The set that comes with kvproof, if it is there: a first one has no inputs to keep."""
+    try:
+        return checking.golden_directory()
+    except FixtureError:
+        return None
 
 
 def run_check(args: argparse.Namespace) -> int:
@@ -99,6 +113,21 @@ def run_check(args: argparse.Namespace) -> int:
     what = f"calls of {args.port}" if args.port else "cases"
     print(f"{count} {what} checked, {len(failures)} failures", file=sys.stderr if args.json == "-" else sys.stdout)
     return 1 if failures else 0
+
+
+def run_copy(args: argparse.Namespace) -> int:
+    """Copy the set, for programs that cannot find an installed package."""
+    target = Path(args.directory).absolute()
+    if target.exists() or not target.parent.is_dir():
+        raise UsageError(f"{args.directory}: expected a new folder inside one that exists")
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as building:
+            shutil.copytree(checking.golden_directory(), Path(building) / "set")
+            os.replace(Path(building) / "set", target)
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}") from None
+    print(f"{len(_manifest().cases)} cases copied to {args.directory}")
+    return 0
 
 
 def run_list(args: argparse.Namespace) -> int:

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.golden import fifty_digits, fifty_digits_codes, fifty_digits_quantiser, fifty_digits_readkv
+from proofs_checks.golden import (
+    fifty_digits,
+    fifty_digits_choices,
+    fifty_digits_codes,
+    fifty_digits_fixed_rate,
+    fifty_digits_quantiser,
+    fifty_digits_readkv,
+    fifty_digits_scores,
+)
 from proofs_checks.golden.manifest import DTYPES
 from proofs_checks.golden.rounding import rounded, three_digits_up
 from proofs_checks.judge.case import Case
@@ -16,7 +24,15 @@ from proofs_checks.judge.judgement import says_nothing
 from proofs_checks.judge.stage import Stage
 from proofs_checks.numbers import Precision, round_to
 
-EVALUATORS = (fifty_digits, fifty_digits_codes, fifty_digits_readkv, fifty_digits_quantiser)
+EVALUATORS = (
+    fifty_digits,
+    fifty_digits_codes,
+    fifty_digits_readkv,
+    fifty_digits_quantiser,
+    fifty_digits_scores,
+    fifty_digits_fixed_rate,
+    fifty_digits_choices,
+)
 """Where the stages are evaluated without rounding: one function of the stage's name each. A new stage adds its own."""
 
 HALF_STEP = 2.0**-24

@@ -7,6 +7,7 @@ Every number must be finite, except -inf where it is expected. Then, per result:
 - ``within-factor``: the same after the answer is multiplied by sum(expected) / sum(answer), if that is positive.
 - ``between``: low <= answer <= high; where there is a ``total``, the sum over the axes that it lacks is the total.
 - ``pages``: row by row ``count`` distinct pages, then only -1; all of ``must``, none outside ``may``.
+- ``fit``: the Frobenius norm of target - left @ right over all heads is at most ``limit``.
 - ``summary``: of the columns v_k of basis whose coefficients c_k are longer than ``band``, sum v_k v_k^T lies within
   ``projector_bound`` of ``projector``, and sum c_k v_k^T within ``reconstruction_bound`` of ``reconstruction``, both in
   the Frobenius norm of every page.
@@ -132,6 +133,17 @@ def _summary(name: str, value: Any, tensors: Tensors, dtype: str, answer: Any) -
     return None
 
 
+def _fit(name: str, value: Any, tensors: Tensors, dtype: str, answer: Any) -> str | None:
+    if name != "left":
+        return None  # judged with the left factor
+    right, target = np.asarray(answer.get("right", np.nan), dtype=np.float64), tensors["target/left"].astype(np.float64)
+    if right.ndim != 3 or right.shape[0::2] != target.shape[0::2] or right.shape[1] != value.shape[1]:
+        return ": its right factor is missing or of another shape"
+    error = np.linalg.norm(target - value.astype(np.float64) @ right)
+    limit = float(tensors["limit/left"])
+    return None if error <= limit else f": the fit is {error:.6g} off, allowed {limit:.6g}"
+
+
 CHECKS: dict[str, Callable[[str, Any, Tensors, str, Any], str | None]] = {
     "equal": _equal,
     "within": _within,
@@ -139,4 +151,5 @@ CHECKS: dict[str, Callable[[str, Any, Tensors, str, Any], str | None]] = {
     "between": _between,
     "pages": _pages,
     "summary": _summary,
+    "fit": _fit,
 }

@@ -8,15 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.golden import rules_locks, rules_readkv
-from proofs_checks.golden.job import DtypeError, GoldenError, Job, Judged, by_bound, equal, make_job, parts
+from proofs_checks.golden import rules_choice, rules_fixed_rate, rules_locks, rules_readkv
+from proofs_checks.golden.job import DtypeError, Job, Judged, by_bound, make_job, parts
+from proofs_checks.golden.rules_choice import asked
 from proofs_checks.judge.case import Case
 from proofs_checks.judge.stages import STAGES
 
 Rule = Callable[[Job], dict[str, Judged]]
 
-RULES: dict[str, Rule] = {**rules_locks.RULES, **rules_readkv.RULES}
-"""Stages that are judged by more than a bound of their row. A new stage without a bound adds its rule here."""
+RULES: dict[str, Rule] = {
+    **rules_locks.RULES,
+    **rules_readkv.RULES,
+    **rules_fixed_rate.RULES,
+    **rules_choice.RULES,
+}
+"""Stages whose answers more can be said of than by a bound of their row, or by their check."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +40,10 @@ class Made:
 
 
 def plain(job: Job) -> dict[str, Judged]:
-    """The rule of a stage that has a bound, or whose results are exact."""
+    """The rule of a stage that has a bound, or whose check is asked."""
     if job.stage.bound is not None:
         return by_bound(job, job.stage.bound)
-    if any(job.stage.results[name] not in ("int8", "uint8", "index") for name in job.names()):
-        raise GoldenError(f"{job.stage.name}: no bound and no rule; add one to RULES")
-    exact = job.exact()
-    return {name: equal(exact[name]) for name in job.names()}
+    return asked(job)
 
 
 def make(case: Case, inputs: Mapping[str, Any]) -> Made:

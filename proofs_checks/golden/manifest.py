@@ -23,7 +23,7 @@ NAME = "manifest.json"
 DTYPES = ("float32", "bfloat16", "float16")
 """The input dtypes of the ports that bounds are stored for; they accumulate in float32 and write what they read."""
 
-RULES = ("equal", "within", "within-factor", "between", "pages", "summary")
+RULES = ("equal", "within", "within-factor", "between", "pages", "summary", "fit")
 ROLES = ("output", "float", "int8", "uint8", "index")
 HEX = re.compile(r"[0-9a-f]{64}")
 ID = re.compile(r"[a-z0-9_]+/[A-Za-z0-9._-]+")
@@ -249,5 +249,7 @@ def needed(result: str, rule: str, dtypes: list[str], tensors: Mapping[str, Any]
         "between": ["low", "high"],
         "pages": ["must", "may", "count"],
         "summary": ["projector", "projector_bound", "reconstruction", "reconstruction_bound", "band"],
+        "fit": ["target", "limit"],
     }
-    return [f"{kind}/{'basis' if rule == 'summary' else result}" for kind in kinds[rule]]
+    first = {"summary": "basis", "fit": "left"}.get(rule, result)  # several results are judged together
+    return [f"{kind}/{first}" for kind in kinds[rule]]

@@ -49,6 +49,7 @@ PIPELINES: dict[str, tuple[Part, ...]] = {
     "locks_decode": DECODE,
     "locks_decode_paged": (*DECODE, ("locks_decode",)),
     "readkv_attention": READER,
+    "readkv_restricted_attention": READER,
 }
 """The stages that are made of other stages, with these in the order in which they run."""
 
@@ -112,11 +113,13 @@ def _evidence(session: Session, outcome: Outcome) -> Evidence | None:
 def hypotheses(stage: str) -> list[Mutant]:
     """The known mistakes in ``stage`` and in the stages that it is made of, in the order in which they run.
 
+    Those of unusual sizes explain no step of a usual size.
+
     >>> {mutant.stage for mutant in hypotheses("locks_decode")} - {"locks_decode"} <= set(sum(DECODE, ()))
     True
     """
     order = [name for part in PIPELINES[stage] for name in part] + [stage]
-    found = [mutant for mutant in mutants().values() if mutant.stage in order]
+    found = [mutant for mutant in mutants().values() if mutant.stage in order and not mutant.sized]
     return sorted(found, key=lambda mutant: order.index(mutant.stage))
 
 

@@ -44,6 +44,8 @@ class Judgement:
     worst_ratio: float | None = None
     departures: list[Departure] = field(default_factory=list)
     refused: str | None = None
+    bounds: dict[str, Any] = field(default_factory=dict)
+    """What results were compared within, by result."""
 
     def see(self, ratio: float) -> None:
         """Remember the largest error / bound."""
@@ -79,6 +81,7 @@ def compare(judgement: Judgement, name: str, answer: Any, reference: Any, bound:
     if answer.size == 0:
         return
     bound = np.broadcast_to(np.asarray(bound, dtype=np.float64), answer.shape)
+    judgement.bounds.setdefault(name, bound)
     with np.errstate(invalid="ignore", divide="ignore"):
         error = np.where(answer == reference, 0.0, np.abs(answer - reference))
         ratio = np.where(error == 0, 0.0, error / bound)

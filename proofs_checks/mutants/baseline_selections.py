@@ -210,7 +210,7 @@ _rocket("rocket-chunk-padded", "A", "the last chunk is padded with keys of 0 tha
 _rocket("rocket-no-norm-factor", "B", "heads are not scaled by the norm that their channels hold", _no_factor)
 
 
-@mutant("rocket-signed-channels", K, "C", "channels by |sum q| instead of sum |q|")
+@mutant("rocket-signed-channels", K, "C", "channels by the size of the sum of q, not the sum of sizes")
 def signed_channels(*, queries: Any, rank: int, **rest: Any) -> Any:
     """Signs cancel."""
     right = rocketkv.rocketkv_tokens(queries=queries, rank=rank, **rest)

@@ -97,14 +97,17 @@ def _one_fewer(scores: Any, kept: int) -> Any:
 
 
 _sparq(
-    "sparq-no-norm-factor", "B", "the probe's logits are not scaled by |q|", factor=lambda q, c: np.ones(q.shape[:2])
+    "sparq-no-norm-factor",
+    "B",
+    "the probe's logits are not scaled by the query's norm",
+    factor=lambda q, c: np.ones(q.shape[:2]),
 )
 _sparq("sparq-l2-norms", "B", "Euclidean norms stand in the factor", factor=_l2_factor)
 _sparq("sparq-factor-not-rooted", "B", "the factor lacks its root", factor=lambda q, c: sparq.norm_factor(q, c) ** 2)
 _sparq("sparq-factor-of-counts", "B", "d / r stands for the ratio of norms", factor=_all_channels)
 _sparq("sparq-signed-channels", "C", "channels by the signed sum of q", channels=_signed)
 _sparq("sparq-first-head-channels", "C", "channels by the group's first query head", channels=_first_head)
-_sparq("sparq-sum-then-size", "C", "channels by |sum q| instead of sum |q|", channels=_of_the_sum)
+_sparq("sparq-sum-then-size", "C", "channels by the size of the sum of q, not the sum of sizes", channels=_of_the_sum)
 _sparq("sparq-current-token-dropped", "C", "the current token competes like any other", tokens=_no_current)
 _sparq("sparq-k-tokens", "C", "k tokens, the current one inside", tokens=_one_fewer)
 _sparq(

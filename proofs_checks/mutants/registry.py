@@ -11,7 +11,10 @@ StageFunction = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A wrong port: ``stage`` is replaced by ``function``; ``suspect`` is its class of fault."""
+    """A wrong port: ``stage`` is replaced by ``function``; ``suspect`` is its class of fault.
+
+    ``sized`` says that it is wrong at unusual sizes alone.
+    """
 
     id: str
     stage: str
@@ -19,20 +22,21 @@ class Mutant:
     what: str
     function: StageFunction
     constants: tuple[tuple[str, Any], ...] = ()
+    sized: bool = False
 
 
 _REGISTER: dict[str, Mutant] = {}
 
 
 def mutant(
-    name: str, stage: str, suspect: str, what: str, **constants: Any
+    name: str, stage: str, suspect: str, what: str, *, sized: bool = False, **constants: Any
 ) -> Callable[[StageFunction], StageFunction]:
     """Register the decorated function as a mutant of ``stage``. ``constants`` are what the port declares."""
 
     def register(function: StageFunction) -> StageFunction:
         if name in _REGISTER:
             raise ValueError(f"mutant {name} is registered twice")
-        _REGISTER[name] = Mutant(name, stage, suspect, what, function, tuple(constants.items()))
+        _REGISTER[name] = Mutant(name, stage, suspect, what, function, tuple(constants.items()), sized)
         return function
 
     return register
@@ -54,6 +58,8 @@ def mutants() -> dict[str, Mutant]:
         locks_packing,
         locks_score,
         locks_select,
+        one_size,
+        one_size_locks,
         paging,
         readkv_allocation,
         readkv_codec,

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 SHOWN = 3
-"""Failing cases shown per stage, one per kind of message."""
+"""Messages shown per stage; further failing cases are named."""
 
 HEAD = """# Public packages, judged
 
@@ -17,32 +17,34 @@ any other port. Each was installed by version into an environment of its own; an
 stages' names on its functions and changes nothing else. [How an adapter is written](public-adapters.md); a package that
 is not listed is judged the same way.
 
-What a verdict means. **right**: every case that applies to the package passed. **wrong**: at least one case did not;
-the rows say which, and how many others passed. **does not run**: it could not be installed, imported or called here. A
-case that a package does not claim to handle (a law, a number of bits, a kind of rotation) is not counted. Departures
-are choices that the papers leave open ([the list](ambiguities.md)); they are no faults.
+What a verdict means. **right**: every case that applies to the package passed. Otherwise, how many did; the rows say
+which did not. **does not run**: it could not be installed or imported here. A case that a package does not claim to
+handle (a law, a number of bits, a kind of rotation) is not counted. Departures are choices that the papers leave open
+([the list](ambiguities.md)); they are no faults.
 
-Many of these packages are young and freely given, and most of what they compute is right. One command repeats an entry:
-`kvproof public --package NAME` makes the environment under `.public/` and judges the package; one call is made again by
-`kvproof repro CASE --port ADAPTER --python .public/ENVIRONMENT/bin/python`. Where an entry is out of date or
-unfair, its adapter is the place to say so.
+One command repeats an entry: `kvproof public --package NAME` makes the environment under `.public/` and judges the
+package; one call is made again by `kvproof repro CASE --port ADAPTER --python .public/ENVIRONMENT/bin/python`. Where an
+entry is out of date or unfair, its adapter is the place to say so.
 """
 
 
 def render(document: dict[str, Any]) -> str:
     """The page's text from the document that `kvproof public --json` writes."""
     entries = document["ports"]
+    right, cases = (sum(s[name] for entry in entries for s in entry["stages"]) for name in ("passed", "cases"))
     lines = [
         HEAD,
+        f"Of the {cases} cases that are counted below, {right} are right.",
+        "",
         "| package | version | judged | verdict | stages right | stages wrong |",
         "|---|---|---|---|---|---|",
     ]
     for entry in entries:
-        right = [s["stage"] for s in entry["stages"] if s["verdict"] == "PASS"]
-        wrong = [s["stage"] for s in entry["stages"] if s["verdict"] != "PASS"]
+        good = [s["stage"] for s in entry["stages"] if s["verdict"] == "PASS"]
+        bad = [s["stage"] for s in entry["stages"] if s["verdict"] != "PASS"]
         link = f"[{entry['package']}](#{anchor(title(entry))})"
-        cells = [link, entry["version"], _adapter_name(entry), f"**{entry['verdict']}**"]
-        lines.append(f"| {' | '.join([*cells, _listed(right), _listed(wrong)])} |")
+        cells = [link, entry["version"], _adapter_name(entry), _verdict(entry)]
+        lines.append(f"| {' | '.join([*cells, _listed(good), _listed(bad)])} |")
     for entry in entries:
         lines += ["", *_section(entry)]
     return "\n".join(lines) + "\n"
@@ -63,6 +65,14 @@ def anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
+def _verdict(entry: dict[str, Any]) -> str:
+    """The verdict in words, with the cases that were right."""
+    right, cases = (sum(stage[name] for stage in entry["stages"]) for name in ("passed", "cases"))
+    if entry["verdict"] == "does not run":
+        return "**does not run**"
+    return f"**right** in all {cases} cases" if entry["verdict"] == "right" else f"**{right} of {cases} cases right**"
+
+
 def _adapter_name(entry: dict[str, Any]) -> str:
     return str(entry["adapter"]).rsplit("/", 1)[-1].removesuffix("_port.py").removesuffix(".py")
 
@@ -73,7 +83,7 @@ def _listed(names: list[str]) -> str:
 
 def _section(entry: dict[str, Any]) -> list[str]:
     found = ", ".join(f"{name} {version}" for name, version in entry["versions"].items())
-    lines = [f"## {title(entry)}", "", f"Verdict: **{entry['verdict']}**. Driven: {entry['drives']}."]
+    lines = [f"## {title(entry)}", "", f"Verdict: {_verdict(entry)}. Driven: {entry['drives']}."]
     lines.append(
         f"Adapter: `{entry['adapter']}`; environment: `{entry['environment']}`{', ' + found if found else ''}."
     )
@@ -102,16 +112,25 @@ def _ratio(stage: dict[str, Any]) -> str:
 
 
 def _wrong(entry: dict[str, Any], stage: dict[str, Any]) -> list[str]:
-    """What failed, one line per kind of message, with the call that shows it."""
+    """What failed, one line per message, with the call that shows it."""
     failures = stage["failures"]
-    count = f"{stage['passed']} of {_counted(stage['cases'])} right"
-    lines = [f"Not right: `{stage['stage']}` ({count}).", ""]
-    for failure in failures[:SHOWN]:
-        lines.append(f"- `{failure['case']}` ({failure['why']}): {failure['message']}.")
-    if len(failures) > SHOWN:
-        rest = ", ".join(f"`{f['case'].partition('/')[2]}`" for f in failures[SHOWN:])
-        lines.append(f"- also {rest}.")
+    lines = [f"Not right: `{stage['stage']}` ({stage['passed']} of {_counted(stage['cases'])} right).", ""]
+    told: dict[str, list[dict[str, str]]] = {}
+    for failure in failures:
+        told.setdefault(failure["message"], []).append(failure)
+    for message, same in list(told.items())[:SHOWN]:
+        others = [name for name in dict.fromkeys(_name(f) for f in same) if name != _name(same[0])]
+        also = f" The same of {_listed(others)}." if others else ""
+        lines.append(f"- `{_name(same[0])}` ({same[0]['why']}): {message}.{also}")
+    rest = list(dict.fromkeys(_name(f) for same in list(told.values())[SHOWN:] for f in same))
+    if rest:
+        lines.append(f"- also {_listed(rest)}.")
     case, _, dtype = failures[0]["case"].partition("@")
     words = ["kvproof repro", case, "--port", entry["adapter"], *(["--dtype", dtype] if dtype else [])]
     lines += ["", f"    {' '.join(words)} --python .public/{entry['environment']}/bin/python"]
     return lines
+
+
+def _name(failure: dict[str, str]) -> str:
+    """The case without stage and dtype."""
+    return failure["case"].partition("/")[2].partition("@")[0]

@@ -16,6 +16,7 @@ NAMES = (
     "locks_lemma_1_remark_deterministic",
     "locks_lemma_2",
     "locks_lemma_2_blindness",
+    "locks_lemma_2_log_mass_ours",
     "locks_proposition_1",
     "locks_proposition_1_separation",
     "locks_proposition_1_remark",

@@ -132,7 +132,8 @@ class Deployment:
         Source: Locks App. C.6 (weights, the full resident cache and the selector state at 0.90 utilisation).
         """
         free = self.memory_bytes * self.utilisation - self.weight_bytes
-        fitting = int(free // self.sequence_bytes(context_tokens, page_size, summary_bytes)) if free > 0 else 0
+        tokens = whole("context_tokens", context_tokens, low=1)
+        fitting = max(0, int(free // self.sequence_bytes(tokens, page_size, summary_bytes)))
         return 1 << (fitting.bit_length() - 1) if fitting else 0
 
 

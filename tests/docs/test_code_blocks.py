@@ -35,6 +35,7 @@ PAGES = {
     "docs/verify-your-port.md": {"kvproof", "pytest"},
     "docs/adding.md": {"kvproof"},
     "docs/microscope.md": {"kvproof"},
+    "docs/golden-files.md": {"kvproof", "python3"},
 }
 """Pages with blocks, and the programs that carrying them out must have run."""
 RECIPES = {"docs/capture-format.md", "docs/public-adapters.md"}
@@ -73,7 +74,7 @@ class Page:
         if line.startswith(INSTALL):
             return
         words = shlex.split(line, comments=True)
-        if COMPILER is None and (words[0] in ("g++", "./port") or words == ["kvproof", "judge", "cases"]):
+        if COMPILER is None and (words[0] in ("g++", "./port", "./judge") or words == ["kvproof", "judge", "cases"]):
             return
         if C_COMPILER is None and (words[0] == "gcc" or any(word.endswith(".so") for word in words)):
             return

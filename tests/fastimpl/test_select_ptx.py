@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ptx_machine import Machine
+from ptx_machine import Machine, Words
 
 pytest.importorskip("triton")
 from fastimpl.locks.select_ptx import ABSENT, FORCED, Choice
@@ -47,39 +47,48 @@ def drawn(name):
 
 
 @pytest.mark.parametrize("warps", [4, 8, 16])
+@pytest.mark.parametrize("block_bytes", [0, 4, 8])
 @pytest.mark.parametrize("name", CASES)
-def test_a_first_pass_hands_on_the_largest_in_order(name, warps):
+def test_a_first_pass_hands_on_the_largest_in_order(name, block_bytes, warps):
     keys, kept = drawn(name)
-    memory = np.concatenate([keys, np.full(2 * kept + 2, POISON, np.int32)])
-    n = len(keys)
-    operands = {1: 0, 2: n, 3: kept, 4: 4 * n, 5: 4 * (n + kept + 1), 6: 7000}
-    machine = Machine(Choice(n, warps, last=False).text(), operands, memory, 32 * warps)
+    n, first_id = len(keys), 40
+    table = np.random.default_rng(2).integers(0, 10**6, first_id + n).astype(f"<i{max(block_bytes, 4)}")
+    memory = np.concatenate([keys, table.view(np.int32), np.full(3 * kept + 3, POISON, np.int32)])
+    out = len(memory) - 3 * kept - 3
+    operands = {1: 0, 2: n, 3: kept, 4: 4 * out, 5: 4 * (out + kept + 1), 6: 4 * (out + 2 * kept + 2), 7: 4 * n}
+    machine = Machine(Choice(n, warps, block_bytes).text(), operands | {8: first_id}, Words(memory), 32 * warps)
     machine.run()
-    written = machine.memory.view(np.int32)[n:]
+    written_keys, ids, blocks = machine.memory.words.view(np.int32)[out:].reshape(3, kept + 1)
     right = largest(keys, kept)
-    np.testing.assert_array_equal(written[:kept], with_tail(keys[right], kept, ABSENT))
-    np.testing.assert_array_equal(written[kept + 1 : -1], with_tail(7000 + right, kept, -1))
-    assert written[kept] == written[-1] == POISON
+    np.testing.assert_array_equal(written_keys[:kept], with_tail(keys[right], kept, ABSENT))
+    np.testing.assert_array_equal(ids[:kept], with_tail(first_id + right, kept, -1))
+    np.testing.assert_array_equal(blocks[: len(right)], table[first_id + right] if block_bytes else first_id + right)
+    assert written_keys[kept] == ids[kept] == blocks[kept] == POISON
     assert (machine.values["$0"] == len(right)).all()
 
 
-@pytest.mark.parametrize("own_ids", [False, True])
+@pytest.mark.parametrize(("own_ids", "block_bytes"), [(False, 0), (False, 4), (True, 0), (True, 4), (True, 8)])
 @pytest.mark.parametrize("name", CASES)
-def test_the_last_pass_writes_its_part_of_the_list_and_the_blocks(name, own_ids):
+def test_the_last_pass_writes_its_part_of_the_list_and_the_blocks(name, own_ids, block_bytes):
     keys, kept = drawn(name)
     n, rng = len(keys), np.random.default_rng(1)
-    ids, table = rng.permutation(3 * n)[:n].astype(np.int32), rng.integers(0, 10**6, 3 * n).astype(np.int32)
-    memory = np.concatenate([keys, ids, table, np.full(2 * kept, POISON, np.int32)])
-    lists = 4 * (n + n + 3 * n)
+    ids = rng.permutation(3 * n)[:n].astype(np.int32)
+    blocks = rng.integers(0, 10**6, n).astype(f"<i{max(block_bytes, 4)}")  # of item or page i, here the same
+    memory = np.concatenate([keys, ids, blocks.view(np.int32), np.full(kept, POISON, np.int32)])
+    pages_at = len(memory) - kept
     first, last = kept // 3, kept - kept // 4
-    operands = {1: 0, 2: n, 3: kept, 4: 4 * n, 5: 8 * n, 6: lists, 7: lists + 4 * kept, 8: first, 9: last}
-    machine = Machine(Choice(n, 4, last=True, own_ids=own_ids, table_bytes=4).text(), operands, memory, 128)
+    operands = {1: 0, 2: n, 3: kept, 4: 4 * n, 5: 8 * n, 6: 4 * pages_at, 7: first, 8: last}
+    machine = Machine(Choice(n, 4, block_bytes, last - first, own_ids).text(), operands, Words(memory), 128)
     machine.run()
-    pages, blocks = machine.memory.view(np.int32)[5 * n :].reshape(2, kept)
+    pages = machine.memory.words.view(np.int32)[pages_at:]
     right = largest(keys, kept)
     chosen = right if own_ids else ids[right]
     np.testing.assert_array_equal(pages[first:last], with_tail(chosen, kept, -1)[first:last])
-    part = slice(first, min(last, len(right)))
-    np.testing.assert_array_equal(blocks[part], table[chosen[part]])
     assert (pages[:first] == POISON).all()
     assert (pages[last:] == POISON).all()
+    (packed,) = np.unique(machine.values["$0"])
+    assert packed >> 18 == len(right)
+    where = (packed & 0x3FFFF) // 4
+    part = slice(first, min(last, len(right)))
+    listed = machine.shared[where : where + last - first][: max(part.stop - part.start, 0)]
+    np.testing.assert_array_equal(listed, blocks[right[part]] if block_bytes else chosen[part])

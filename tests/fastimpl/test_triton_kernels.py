@@ -135,3 +135,23 @@ def test_a_bad_table_is_refused_before_the_launch(table, tokens, message):
             queries=torch.zeros(1, 1, 2, 64), key_pool=pool, value_pool=pool, block_table=torch.tensor(table),
             tokens=torch.tensor(tokens),
         )  # fmt: skip
+
+
+def test_the_oracle_is_the_reference_oracle():
+    from fastimpl.locks.oracle import exact_scores, oracle_decode
+    from refimpl.locks import oracle as reference
+
+    rng = np.random.default_rng(5)
+    arrays = {"queries": rng.normal(size=(2, 3, 64)), "keys": rng.normal(size=(2, 165, 64))}
+    arrays |= {"values": rng.normal(size=(2, 165, 64))}
+    given = {name: torch.from_numpy(x.astype(np.float32)) for name, x in arrays.items()}
+    exact = {name: x.astype(np.float32).astype(np.float64) for name, x in arrays.items()}
+    settings = {"budget_tokens": 64, "page_size": 16}
+    ours, right = oracle_decode(**given, **settings), reference.oracle_decode(**exact, **settings)
+    np.testing.assert_array_equal(ours["pages"].numpy(), right["pages"])
+    same = kernels.sparse_attention(**given, pages=ours["pages"], page_size=16)["output"]
+    assert torch.equal(ours["output"], same)
+    scores = exact_scores(queries=given["queries"], keys=given["keys"], page_size=16)
+    wanted = reference.exact_scores(queries=exact["queries"], keys=exact["keys"], page_size=16)
+    # a logit of 64 products below 8 * 8 / 8 each loses at most 66 roundings of 2^-24, the log-sum-exp a few more
+    assert np.abs(scores.numpy() - wanted).max() < 80 * 2.0**-24 * np.abs(wanted).max() * 8

@@ -5,7 +5,7 @@ import pytest
 from valid_calls_locks import CALLS
 
 from refimpl.attention import merge_attention, sparse_attention
-from refimpl.checks import ArgumentError, Sizes, integers, real
+from refimpl.checks import ArgumentError, Sizes, choice, integers, number, real, whole
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.coverage import coverage, coverage_identity
 from refimpl.locks.quantize import locks_pack_basis
@@ -93,3 +93,37 @@ def test_a_shape_error_lists_the_sizes_that_are_known():
 def test_an_empty_list_of_integers_needs_no_type():
     """np.asarray([]) has dtype float64."""
     assert integers("pages", [], "K", Sizes()).dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (lambda: whole("x", 0, low=1), "x: expected at least 1, got 0"),
+        (lambda: whole("x", 5, high=4), "x: expected at most 4, got 5"),
+        (lambda: whole("x", 9, low=0, high=8), "x: expected in 0..8, got 9"),
+        (lambda: whole("x", 2.0), "x: expected a whole number, got 2.0"),
+        (lambda: number("x", "2"), "x: expected a finite number, got '2'"),
+        (lambda: number("x", -0.5, low=0), "x: expected a number of at least 0, got -0.5"),
+        (lambda: number("x", 0, above=0), "x: expected a number above 0, got 0"),
+        (lambda: choice("x", 4.0, (2, 4, "fp")), "x: expected one of 2, 4, 'fp', got 4.0"),
+        (lambda: real("x", ["a"], "n", Sizes()), "x: expected real numbers, got dtype <U1"),
+        (lambda: integers("x", [0.5], "n", Sizes()), "x: expected integers, got dtype float64"),
+        (lambda: integers("x", [-1], "n", Sizes(), low=0), "x: expected values in 0..None, got -1 at [0]"),
+    ],
+)
+def test_the_whole_text_of_every_check(check, message):
+    with pytest.raises(ArgumentError) as caught:
+        check()
+    assert str(caught.value) == message
+
+
+def test_what_checks_return():
+    assert [type(whole("x", v)) for v in (3, np.int8(3))] == [int, int]
+    assert [type(number("x", v)) for v in (3, np.float32(3), True + 0.0)] == [float] * 3
+    assert real("x", [[1, 2]], "m n", Sizes()).dtype == np.float64
+    assert real("x", np.array([-np.inf]), "n", Sizes(), minus_infinity=True).tolist() == [-np.inf]
+    assert np.isnan(real("x", [np.nan], "n", Sizes(), read_later=True)).all()
+    assert integers("x", np.array([7], dtype=np.uint8), "n", Sizes(), low=0, high=7).dtype == np.int64
+    sizes = Sizes()
+    real("x", np.zeros((2, 8)), "m 8", sizes)
+    assert sizes == {"m": 2}

@@ -15,8 +15,11 @@ os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
 
 
 def turboquant_encode(*, x, rotation, levels):
+    from importlib import import_module
+
     import torch
-    from turboquant_vllm.triton import tq4_compress as module
+
+    module = import_module("turboquant_vllm.triton.tq4_compress")  # its package has a function of the same name
 
     if len(levels) != 16:
         raise NotImplementedError("four bits only")

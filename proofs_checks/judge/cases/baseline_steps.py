@@ -55,10 +55,10 @@ def _random(H: int, G: int, T: int, d: int, rank: int, kept: int, **more: Any) -
 
 
 def _group() -> Inputs:
-    """Channel 0 is the largest of one head; channels 1 and 2 are larger over the group of three."""
+    """Channel 0 is the largest of one head; channels 1 and 2 are larger over the group, 2 with signs that cancel."""
     inputs = _random(1, 3, 12, 64, 2, 4)
     queries = np.full((1, 3, 64), 0.25)
-    queries[0, 0, 0], queries[0, :, 1], queries[0, :, 2] = 4.0, 2.0, -3.0
+    queries[0, 0, 0], queries[0, :, 1], queries[0, :, 2] = 4.0, 2.0, (-3.0, 3.0, -3.0)
     return {**inputs, "queries": queries}
 
 

@@ -71,8 +71,10 @@ def shaped_pages(masses: Any, tail: int = 0, d: int = 64, budget: int = 48, bits
     return {"queries": queries, "keys": keys[:, :T], "values": values, **settings}
 
 
-def carried_pages(carrier: int, peak: float, rival: float, bits: int | str | None = 8) -> Inputs:
-    """One key to be found: page 3's mode ``carrier`` (0 the largest) lifts one token by ``peak`` logits, rank 2 of 4.
+def carried_pages(
+    carrier: int, peak: float, rival: float, bits: int | str | None = 8, rank: int = 2, modes: int = 4
+) -> Inputs:
+    """One key to be found: page 3's mode ``carrier`` (0 the largest) lifts one token by ``peak`` logits.
 
     Page 5's tokens all lie ``rival`` nats up; every other page's lie 4 nats down. All page means have norm 4, more
     than a page's modes. Two KV heads; in the second the pages stand in reverse. One slot is free.
@@ -82,18 +84,18 @@ def carried_pages(carrier: int, peak: float, rival: float, bits: int | str | Non
     token = np.full(16, -1.0)
     token[5] = 15.0
     token /= np.linalg.norm(token)
-    strength = peak / (SPECTRA[4][carrier] * token[5])  # logits per unit of key along channel 0
+    strength = peak / (SPECTRA[modes][carrier] * token[5])  # logits per unit of key along channel 0
     pages = np.zeros((P, 16, d))
     for p in range(P):
-        right, _ = np.linalg.qr(rng.normal(size=(d - 2, 4)))
-        modes = np.vstack([np.zeros((2, 4)), right])  # [d, 4], away from channels 0 and 1
-        rest = [k for k in range(4) if k != carrier]
-        basis, _ = np.linalg.qr(np.column_stack([np.ones(16), token, rng.normal(size=(16, 3))]))
-        tokens = np.zeros((16, 4))
+        right, _ = np.linalg.qr(rng.normal(size=(d - 2, modes)))
+        channels = np.vstack([np.zeros((2, modes)), right])  # [d, modes], away from channels 0 and 1
+        rest = [k for k in range(modes) if k != carrier]
+        basis, _ = np.linalg.qr(np.column_stack([np.ones(16), token, rng.normal(size=(16, modes - 1))]))
+        tokens = np.zeros((16, modes))
         tokens[:, rest], tokens[:, carrier] = basis[:, 2:], token
         if p == 3:
-            modes[:, carrier] = np.eye(d)[0]
-        pages[p] = (tokens * SPECTRA[4]) @ modes.T
+            channels[:, carrier] = np.eye(d)[0]
+        pages[p] = (tokens * SPECTRA[modes]) @ channels.T
         lift = {3: 0.0, 5: rival}.get(p, -4.0)
         pages[p, :, 0] += lift / strength
         pages[p, :, 1] += 4.0
@@ -101,7 +103,7 @@ def carried_pages(carrier: int, peak: float, rival: float, bits: int | str | Non
     queries = np.zeros((2, G, d))
     queries[..., 0] = strength * np.sqrt(d)
     values = rng.normal(size=(2, P * 16, d)) + np.arange(P * 16)[:, None] // 16
-    settings = {"rank": 2, "basis_bits": bits, "budget_tokens": 48, "page_size": 16}
+    settings = {"rank": rank, "basis_bits": bits, "budget_tokens": 48, "page_size": 16}
     return {"queries": queries, "keys": keys, "values": values, **settings}
 
 
@@ -116,16 +118,17 @@ def large_channel() -> Inputs:
     return {**_one_query(keys, 8.0), "basis_bits": None}
 
 
-def large_mode(bits: int | str | None) -> Inputs:
-    """Half of a page's tokens lie a up, half a down along (1/512, 0, ..., 0, 1), and the query sees channel 0 alone.
+def large_mode(bits: int | str | None, ratio: int = 512) -> Inputs:
+    """Half of a page's tokens lie a up, half a down along (1/ratio, 0, ..., 0, 1), and the query sees channel 0 alone.
 
-    An int8 basis rounds 1/512 of its largest entry to 0, and all pages alike. Logits are +-a. One slot is free.
+    An int8 basis rounds 1/512 of its largest entry to 0, an int4 basis 1/16 of it, and all pages alike. Logits are +-a.
+    One slot is free.
     """
     sizes = np.array([0.25, 0.5, 1.0, 0.75, 3.0, 0.5, 1.25, 0.25])
     keys = np.zeros((1, 8 * 16, 64))
     keys[..., 63] = np.repeat(sizes, 16) * np.tile([1.0, -1.0], 64)
-    keys[..., 0] = keys[..., 63] / 512
-    return {**_one_query(keys, 8.0 * 512), "basis_bits": bits}
+    keys[..., 0] = keys[..., 63] / ratio
+    return {**_one_query(keys, 8.0 * ratio), "basis_bits": bits}
 
 
 def _one_query(keys: Array, strength: float) -> Inputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ UNEVEN_TAIL = [[1e4 * mass for mass in TAIL_HOLDS_HEAD_0[0]], [1e-3 * mass for m
 UNPADDED = "an open page of 5 beside heads of mass .001: lanes of logit 0 would take their shares"
 NOT_TWICE_AS_SHARP = [[0.49, 0.36, 0.14, 2e-3, 2e-3, 2e-3], [0.85, 1e-3, 0.14, 2e-3, 2e-3, 2e-3]]
 NOT_FLATTER = [[0.35, 0.50, 0.14, 1e-3, 1e-3, 1e-3], [0.85, 1e-3, 0.14, 1e-3, 1e-3, 1e-3]]
+LAST_QUERY = [[0.20, 0.31, 0.29, 0.06, 0.06, 0.08], [0.10, 0.05, 0.80, 0.01, 0.01, 0.03]]
 POOLED_BUDGET = [
     [0.15, 0.55, 1e-3, 1e-3, 0.30, 1e-3, 1e-3],
     [0.20, 1e-3, 0.50, 1e-3, 0.30, 1e-3, 1e-3],
@@ -72,11 +74,43 @@ def decode_cases() -> list[Case]:
         probe("least-mode-dropped", "H", "modes beyond the rank are dropped", partial(carried_pages, 3, 8.0, 2.5)),
         probe("nothing-quantised", "D", "basis_bits None: a large channel rounds no other away", large_channel),
         probe("basis-unquantised", "D", "basis_bits 'fp': the basis is not rounded", partial(large_mode, "fp")),
+        probe(
+            "basis-of-8-bits", "D", "basis_bits 8: 1/16 of a column's largest entry is kept", partial(large_mode, 8, 16)
+        ),
         probe("own-summary", "G", "three KV heads, each its own summary and queries", partial(spread_pages, 250, H=3)),
         probe("codes-to-nearest", "D", "int4 codes to nearest, a scale per column", partial(_level, 4, 160, 1)),
+        probe("every-mode-of-4", "H", "rank 4 keeps four modes", partial(carried_pages, 3, 8.0, 2.5, rank=4)),
+        probe("every-mode-of-8", "H", "rank 8 keeps eight modes", partial(carried_pages, 7, 8.0, 2.5, rank=8, modes=8)),
+        probe("last-page-counts", "A", "a complete last page is in every normaliser", shaped(TAIL_HOLDS_HEAD_0)),
+        *_sized_cases(stage),
         probe("ternary-codes", "D", "int2 codes to nearest, a scale per column", partial(_level, 2, 320, 3)),
         *_general_cases(stage),
     ]
+
+
+def _sized_cases(stage: Family) -> list[Case]:
+    """Clear selections at every group size, and the scale at every head size."""
+
+    def size(name: str, suspect: str, why: str, masses: Any, d: int = 64) -> Case:
+        return stage.size(name, suspect, why, partial(shaped_pages, masses, d=d), kind="set")
+
+    few, many, groups = NOT_TWICE_AS_SHARP, NOT_FLATTER, (2, 4, 5, 6, 7, 8)
+    return [
+        *[size(f"average-of-{G}", "C", AVERAGE.format(G), _one_and(G - 1, AVERAGE_NOT_MAX)) for G in groups],
+        *[size(f"last-query-of-{G}", "G", LAST.format(G), _one_and(G - 1, LAST_QUERY[::-1])[::-1]) for G in groups],
+        *[size(f"no-sharper-{d}", "A", SCALE.format(d), _one_and(2, few), d) for d in (80, 96, 128, 256)],
+        *[size(f"no-flatter-{d}", "A", SCALE.format(d), _one_and(2, many), d) for d in (64, 96, 128, 256)],
+    ]
+
+
+AVERAGE = "a group of {}: the mean share ranks, not the largest"
+LAST = "a group of {}: the last query decides"
+SCALE = "d = {}: the scale is 1/sqrt(d)"
+
+
+def _one_and(others: int, masses: Any) -> Any:
+    """The first line of masses and ``others`` times the second."""
+    return [masses[0], *[masses[1]] * others]
 
 
 def _general_cases(stage: Family) -> list[Case]:
@@ -158,11 +192,26 @@ def decode_paged_cases() -> list[Case]:
         ),
         stage.probe("six-rows", "A", "a batch of six", partial(_batch, [5, 40, 0, 16, 97, 100]), kind="set"),
         stage.probe("second-mode-kept", "H", "rank 2 keeps two modes in every row", _carried_batch, kind="set"),
+        *_paged_probes(stage),
         stage.general("batch", "three sequences of different lengths", partial(_batch, [130, 97, 160]), kind="set"),
     ]
 
 
 NEVER = "slots past a sequence's end hold NaN, table entries past its pages are stale: neither is ever read"
+
+
+def _paged_probes(stage: Family) -> list[Case]:
+    """The probes of `locks_decode` in pools, so that a port of this stage alone is judged as closely."""
+    alone = [case for case in decode_cases() if case.probe and case.name != "no-tokens"]
+    fitting = [case for case in alone if case.inputs()["page_size"] == 16 and "softmax_scale" not in case.inputs()]
+    return [replace(case, stage=stage.stage, inputs=partial(_twice, case)) for case in fitting]
+
+
+def _twice(case: Case) -> Inputs:
+    """A case's sequence, and the same one with its KV heads reversed."""
+    one = case.inputs()
+    other = {name: value[::-1] if isinstance(value, np.ndarray) else value for name, value in one.items()}
+    return _in_pools([one, other], case.name)
 
 
 def _batch(lengths: list[int]) -> Inputs:
@@ -176,8 +225,9 @@ def _carried_batch() -> Inputs:
 def _in_pools(parts: list[Inputs], name: str) -> Inputs:
     """Decode inputs of equal settings as one batch in shuffled blocks of 16."""
     lengths = [p["keys"].shape[1] for p in parts]
-    order = generator("decode-paged", name).permutation(32).tolist()
+    blocks = sum(-(-T // 16) for T in lengths) + 5
+    order = generator("decode-paged", name).permutation(blocks).tolist()
     table = [[order.pop() for _ in range(-(-T // 16))] for T in lengths]
-    pool = pooled([p["keys"] for p in parts], [p["values"] for p in parts], lengths, 16, table, 32)
+    pool = pooled([p["keys"] for p in parts], [p["values"] for p in parts], lengths, 16, table, blocks)
     settings = {key: parts[0][key] for key in ("rank", "basis_bits", "budget_tokens")}
     return {"queries": np.stack([p["queries"] for p in parts]), **pool, **settings}

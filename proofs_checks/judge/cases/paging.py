@@ -36,8 +36,15 @@ def sparse_cases() -> list[Case]:
         ),
         stage.probe("pages-3-1", "C", "pages 3 and 1, not a dense window", _pages_3_1, judged=OUTPUT),
         stage.probe("head-map", "G", "each KV head attends its own pages", _own, judged=OUTPUT),
+        stage.probe("whole-page", "A", "T = 32: the last page is complete", partial(_tail, 32), judged=OUTPUT),
         stage.probe("pages-4-0-2", "C", "three pages, not in order", partial(_named, 80, 16, [4, 0, 2]), judged=OUTPUT),
-        stage.probe("tail-counts-once", "A", "T = 21: five tokens of the last page, each once", _tail, judged=OUTPUT),
+        stage.probe(
+            "tail-counts-once",
+            "A",
+            "T = 21: five tokens of the last page, each once",
+            partial(_tail, 21),
+            judged=OUTPUT,
+        ),
         stage.probe("open-page-of-one", "A", "T = 33: the last page holds one token", _one_open, judged=OUTPUT),
         stage.probe("shorter-than-a-page", "A", "T = 5, B = 16: one open page", _short, judged=OUTPUT),
         stage.size("page-of-one", "A", PAGE_IDS, partial(_named, 70000, 1, [69999, 300, 5]), judged=OUTPUT),
@@ -83,8 +90,8 @@ def _one_open() -> Inputs:
     return {**inputs, "values": inputs["values"] * 0 + 5.0, "pages": np.array([[0, 2]])}
 
 
-def _tail() -> Inputs:
-    return {**sizes.last_token(21), "pages": np.array([[1, 0]]), "page_size": 16}
+def _tail(T: int) -> Inputs:
+    return {**sizes.last_token(T), "pages": np.array([[1, 0]]), "page_size": 16}
 
 
 def _short() -> Inputs:

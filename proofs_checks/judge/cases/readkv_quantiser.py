@@ -34,21 +34,22 @@ def codebook_cases() -> list[Case]:
 
     return [
         one(1, "normal", 64, "one bit: +-sqrt(2/pi)"),
-        one(1, "sphere", 4, "one bit on the sphere of R^4: +-8/(3 pi), in units of 1/sqrt(d)"),
         one(2, "normal", 64, "two bits of N(0, 1): +-.4528, +-1.5104"),
-        one(2, "sphere", 4, "two bits where the sphere's law is far from normal"),
         one(4, "sphere", 64, "four bits of a coordinate at d = 64"),
         one(4, "normal", 64, "four bits: cells of equal mass or a cut-off tail are not optimal"),
         one(3, "sphere", 128, "three bits at d = 128"),
         one(3, "normal", 64, "three bits: +-.2451, .7560, 1.3439, 2.1519; the thresholds are other numbers"),
         one(4, "sphere", 16, "four bits at d = 16: the law's exponent is (d - 3)/2"),
         one(4, "sphere", 128, "four bits at d = 128"),
+        one(4, "sphere", 512, "four bits at d = 512: a table for one dimension is not one for all"),
         one(4, "sphere", 4096, "four bits in a high dimension: iteration from a uniform start converges slowly"),
         one(4, "sphere", 8192, "a grid over [-1, 1] leaves cells without a point: all levels must be used"),
         one(6, "normal", 64, "six bits"),
         one(8, "normal", 64, "eight bits: 256 levels, all of them used"),
         one(8, "sphere", 16, "eight bits on a sphere"),
-        *[one(bits, "normal", 64, f"{bits} bits of N(0, 1)") for bits in (3, 5, 6, 7)],
+        *[one(bits, "normal", 64, f"{bits} bits of N(0, 1)") for bits in (5, 7)],
+        one(1, "sphere", 4, "one bit on the sphere of R^4: +-8/(3 pi), in units of 1/sqrt(d)"),
+        one(2, "sphere", 4, "two bits where the sphere's law is far from normal"),
     ]
 
 

@@ -75,9 +75,9 @@ kernel_mutant(
     new="    object.__setattr__(cache, 'tokens', tokens.clone())\n", port="replayed",
 )  # fmt: skip
 kernel_mutant(
-    "gpu-missing-barrier", "locks_decode", "I", "a program reads back its list of pages before all threads wrote it",
-    first="d128-G8", file="locks/attend.py", new="",
-    old="    tl.debug_barrier()  # what other threads of this program wrote is read below\n",
+    "gpu-missing-barrier", "locks_decode", "I", "a program reads back its keys before all threads wrote them",
+    first="d128-G8", file=SELECT, old="    tl.store(scratch + page, key, mask=live)\n    tl.debug_barrier()\n",
+    new="    tl.store(scratch + page, key, mask=live)\n",
 )  # fmt: skip
 kernel_mutant(
     "gpu-copy-not-awaited", "locks_decode", "I", "records are used before their copy into shared memory has arrived",

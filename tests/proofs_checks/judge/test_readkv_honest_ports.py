@@ -151,12 +151,28 @@ def test_a_key_mean_that_shifts_all_logits_alike_may_be_dropped():
     assert departures(READERS, **readers) == set()
 
 
-def test_affine_scales_in_half_precision_are_a_departure():
+def affine_stored(rounded):
+    """Affine rows whose scale and zero go through a storage format."""
+
     def stored(*, x, bits):
         result = affine_quantize(x=x, bits=bits)
-        return {**result, **{n: result[n].astype(np.float16).astype(np.float32) for n in ("scale", "zero")}}
+        return {**result, **{n: rounded(result[n]) for n in ("scale", "zero")}}
 
-    assert departures(("affine_quantize",), affine_quantize=stored) == {"AMB-08"}
+    return stored
+
+
+def test_affine_scales_in_half_precision_are_a_departure():
+    assert departures(("affine_quantize",), affine_quantize=affine_stored(round_bfloat16)) == {"AMB-08"}
+
+
+def test_a_minimum_that_float16_cannot_hold_fails_there_alone():
+    def half(numbers):
+        with np.errstate(over="ignore"):
+            return numbers.astype(np.float16).astype(np.float32)
+
+    session = LocalSession(build_port({"affine_quantize": affine_stored(half)}))
+    failed = {c.name for c in cases_of("affine_quantize") if run_case(session, c, "float32").verdict != "PASS"}
+    assert failed == {"below-minus-65504"}
 
 
 def in_bfloat16(function):

@@ -200,7 +200,7 @@ def judged(port, stage, inputs, lowest_index):
 
 
 def test_every_readkv_stage_is_drawn():
-    assert set(INPUTS) == {s for s in STAGES if s.startswith(("readkv", "lloyd", "affine"))}
+    assert set(INPUTS) == {s for s in STAGES if s.startswith(("readkv", "lloyd_", "affine"))}
 
 
 @pytest.mark.parametrize("stage", INPUTS)

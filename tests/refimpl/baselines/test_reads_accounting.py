@@ -107,6 +107,24 @@ def test_not_reading_probed_bits_again_would_not_give_table_6():
     assert round(whole - again, 1) == 8.1
 
 
+@pytest.mark.parametrize(
+    ("limit", "smallest", "shortest", "largest"),
+    [(3500, 16.2, 3320, 16.4), (7500, 14.2, 4620, 15.3), (8192, 14.1, 8192, 14.1)],
+)
+def test_sparq_reads_of_tables_3_7_and_8_are_those_of_prompts_up_to_the_limit(limit, smallest, shortest, largest):
+    """Lengths are not printed: the smallest printed percentage is that of the limit, the others of shorter prompts."""
+    assert round(float(sparq_read_percent(32, 128, 128, [limit])), 1) == smallest
+    assert round(float(sparq_read_percent(32, 128, 128, [shortest])), 1) == largest
+
+
+@pytest.mark.parametrize(("tokens", "sparq", "nested"), [(3924, 15.8, 3.3), (8192, 14.1, 2.4)])
+def test_both_sparq_rows_of_table_8_come_from_one_length(tokens, sparq, nested):
+    """The 4K prompts are a little short of 4096 tokens: one length gives both printed rows of both models."""
+    assert round(float(sparq_read_percent(32, 128, 128, [tokens])), 1) == sparq
+    for model in ("Qwen2.5-7B", "Mistral-7B"):
+        assert round(float(nested_read_percent(GEOMETRIES[model], 32, 128, [tokens])), 1) == nested
+
+
 def test_loki_rank_is_one_short_of_the_share():
     assert loki_rank([[0.5, 0.3, 0.1, 0.1], [0.9, 0.1, 0.0, 0.0]], 0.85) == 2
     assert loki_kept(4096, 0.25) == 1024

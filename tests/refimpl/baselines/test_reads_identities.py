@@ -3,14 +3,13 @@
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proofs_checks.bounds.common import gamma
 from refimpl.attention import attention, log_sum_exp, sparse_attention
 from refimpl.baselines.choose import evict_tokens
-from refimpl.baselines.expected_attention import average_rotation, expected_attention_scores, expected_query_moments
+from refimpl.baselines.expected_attention import expected_attention_scores, expected_query_moments
 from refimpl.baselines.kvzip import kvzip_keep, kvzip_scores
 from refimpl.baselines.lazyeviction import lazyeviction_scores, lazyeviction_track
 from refimpl.baselines.loki import loki_attention, loki_scores
@@ -224,14 +223,6 @@ def test_expected_attention_of_a_fixed_query_is_its_attention_times_value_length
     close(scores, weights * np.linalg.norm(call["values"], axis=-1), 10)
 
 
-def test_the_averaged_rotation_is_the_average_of_rotations_and_shortens():
-    w = rope_frequencies(8)
-    turned = [rope_rotate(x=np.eye(8)[None], positions=np.full(8, p), frequencies=w)[0].T for p in range(5, 12)]
-    mean = average_rotation(frequencies=w, start=5, positions=7)
-    close(mean, np.mean(turned, axis=0))
-    assert np.linalg.norm(mean, 2) < 1
-
-
 def test_rkv_alone_by_attention_or_by_likeness():
     rng = np.random.default_rng(6)
     queries, keys = rng.normal(size=(1, 1, 1, 8)), rng.normal(size=(1, 9, 8))
@@ -298,11 +289,3 @@ def test_a_zero_query_is_no_division_by_zero():
     assert np.isfinite(
         rocketkv_tokens(queries=call["queries"], keys=call["keys"], chunk_size=4, rank=3, kept_tokens=4)["tokens"]
     ).all()
-
-
-@pytest.mark.parametrize("d", [6, 64])
-def test_positions_turn_pairs_and_keep_lengths(d):
-    x = np.random.default_rng(d).normal(size=(1, 4, d))
-    turned = rope_rotate(x=x, positions=[0, 1, 50, 4000], frequencies=rope_frequencies(d))
-    assert np.array_equal(turned[:, 0], x[:, 0])
-    close(np.linalg.norm(turned, axis=-1), np.linalg.norm(x, axis=-1), 10)

@@ -128,3 +128,8 @@ def test_a_bf16_basis_has_no_column_scales():
 def test_a_record_that_fills_its_alignment_is_not_padded():
     assert record_bytes(8, 4, 16, 128, align=818) == 818
     assert record_bytes(8, 4, 16, 128, align=817) == 2 * 817
+
+
+def test_a_batch_of_empty_sequences_is_refused():
+    with pytest.raises(ArgumentError, match="context_tokens: expected at least 1, got 0"):
+        GLM_4_9B_1M_ON_H200.largest_batch(0, 16, 818)

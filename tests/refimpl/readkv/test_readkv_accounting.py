@@ -269,3 +269,23 @@ def test_relative_throughput_is_requests_over_bytes():
 def test_bad_arguments(call, message):
     with pytest.raises(ArgumentError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("stored", "fixed"), [(8, 4), (8, 7), (3, 1), (Fraction(9, 2), 4)])
+@pytest.mark.parametrize("fraction", [0.01, Fraction(1, 7), 0.5, 1, 2, 100])
+def test_the_steps_for_any_prompt_are_the_fewest(stored, fixed, fraction):
+    """An empty cache is the worst prompt; with one step there is nothing to read from it."""
+    steps = steps_for_any_prompt(stored=stored, fixed=fixed, fraction=fraction)
+    bound = Fraction(str(fraction))
+
+    def added(prompt, steps):
+        return extra_write_fraction(stored=stored, fixed=fixed, prompt=prompt, steps=steps)
+
+    assert all(added(prompt, steps) <= bound for prompt in (0, 1, 2, 10, 1000))
+    assert steps == 2 or added(0, steps - 1) > bound
+
+
+def test_no_final_insertion_writes_one_token_less():
+    calls = {"stored": 8, "read": 2, "prompt": 5, "steps": 3}
+    assert payload_traffic(**calls) == 8 * 8 + 2 * (5 + 6 + 7)
+    assert payload_traffic(**calls, final_insertion=False) == 8 * 7 + 2 * (5 + 6 + 7)
