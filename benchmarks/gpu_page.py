@@ -70,6 +70,19 @@ tokens x KV heads, between the measured 8K, which loses, and 32K, which wins.
 **Build**: {build} million pages a second. The eigenvectors alone reach 104; the Gram and finish kernels take the rest,
 one page to a warp at 168 and 248 registers. Two warps a page: 25.8, four: 13.2, all three kernels in one: 11. Next: the
 images of all modes as one product on the matrix units, which frees the serial loop over modes.
+
+## What was checked on the device
+
+- Every chain of the tables: the pages against the rule in float64 on the chain's own scores (no page differs), the output
+  against float32 attention over those pages (2e-3 of its norm, bfloat16).
+- `kvproof verify`, profile quick, bfloat16, float16 and float32: `locks_decode`, `locks_decode_paged`,
+  `locks_build_summary`, `locks_score_pages`, `locks_select_pages`, `exact_page_scores` and the five attention stages pass;
+  run before the last two steps of the selection's table and before the query was asked for first.
+- `pytest -m gpu` (16 tests: NaN in every page not chosen, replay with other content and lengths, batches, strides, offsets
+  beyond 2^31, splits), before those two steps too; after them the first two tests, before the time ended. The two steps
+  themselves run on the CPU, in a small PTX machine inside Triton's interpreter, bit for bit like the plain branch.
+- [Wrong kernels](kill-matrix-gpu.md): 12 killed.
+- Not run: compute-sanitizer, profile counters, the whole verification in one piece, the deep profile's million tokens.
 """
 
 

@@ -9,8 +9,8 @@
 Codes up to 127 are exact in bfloat16 and float16, so products with the query are exact and sums are float32; scales
 multiply afterwards. Bytes moved per page: the record (832 or 896) and 4 G out.
 
-The branch PTX (NVIDIA, B = 16, d = 128, r = 8, int4, half-precision queries, G <= 8) is `score_ptx.py`: a warp takes
-eight pages at a time, its next block ids in flight. The query is scaled by a power of two to at most 2 so that it is
+The branch PTX (NVIDIA, B = 16, d = 128, r = 8, int4, half-precision queries, G <= 8) is `score_ring.py`: a warp takes
+eight pages at a time out of shared memory, into which the next are copied meanwhile. The query is scaled by a power of two to at most 2 so that it is
 exact in float16. The other branch serves every shape, the interpreter and AMD.
 """
 
@@ -186,8 +186,6 @@ class RingShape:
     warps: int = 2
     stages: int = 2
     resident: int = 12
-    registers: int | None = None
-    """At most so many per thread."""
     copy: str = ""
     """"bulk" or "async"; empty: what the device can."""
 
@@ -225,8 +223,6 @@ class RecordScores:
         copy = self.shape.copy or ("bulk" if has_bulk_copies(queries.device) else "async")
         self.constants = {**ptx_of(layout, self.ptx, table_bytes, self.warps, self.shape.stages, copy), "PTX": self.ptx,
                           "M": 16, "WARPS": self.warps}  # fmt: skip
-        if self.ptx and self.shape.registers:
-            self.constants["maxnreg"] = self.shape.registers
 
     def run(self) -> torch.Tensor:
         """Launch."""

@@ -9,7 +9,8 @@ A share becomes an integer that sorts the same way; forced pages get the largest
 fixing two bits of the threshold per round and counting what reaches it: at most 16 rounds, fewer once exactly k do, and
 only counts, so no candidate buffer can overflow. Then everything above the threshold is kept, and of its equals the
 first in page order. Two passes give what one would: a page that its chunk drops has k better or equal, earlier pages in
-front of it.
+front of it. On NVIDIA a first pass over scores is `select_ptx.py`, which does the same with eight bits per round; the
+last pass runs inside the attention (`attend.py`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,8 @@ import triton
 import triton.language as tl
 
 from fastimpl.device import follow
-from fastimpl.readkv.threshold import BINS, bin_of, item_cost, row_items
+from fastimpl.readkv.bar import row_items
+from fastimpl.readkv.threshold import BINS, bin_of, item_cost
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from ptx_machine import Machine
+from ptx_machine import Machine, Words
 
 pytest.importorskip("triton")
 from fastimpl.locks.select_ptx import ABSENT, FORCED, Choice
@@ -56,9 +56,9 @@ def test_a_first_pass_hands_on_the_largest_in_order(name, block_bytes, warps):
     memory = np.concatenate([keys, table.view(np.int32), np.full(3 * kept + 3, POISON, np.int32)])
     out = len(memory) - 3 * kept - 3
     operands = {1: 0, 2: n, 3: kept, 4: 4 * out, 5: 4 * (out + kept + 1), 6: 4 * (out + 2 * kept + 2), 7: 4 * n}
-    machine = Machine(Choice(n, warps, block_bytes).text(), operands | {8: first_id}, memory, 32 * warps)
+    machine = Machine(Choice(n, warps, block_bytes).text(), operands | {8: first_id}, Words(memory), 32 * warps)
     machine.run()
-    written_keys, ids, blocks = machine.memory.view(np.int32)[out:].reshape(3, kept + 1)
+    written_keys, ids, blocks = machine.memory.words.view(np.int32)[out:].reshape(3, kept + 1)
     right = largest(keys, kept)
     np.testing.assert_array_equal(written_keys[:kept], with_tail(keys[right], kept, ABSENT))
     np.testing.assert_array_equal(ids[:kept], with_tail(first_id + right, kept, -1))
@@ -78,9 +78,9 @@ def test_the_last_pass_writes_its_part_of_the_list_and_the_blocks(name, own_ids,
     pages_at = len(memory) - kept
     first, last = kept // 3, kept - kept // 4
     operands = {1: 0, 2: n, 3: kept, 4: 4 * n, 5: 8 * n, 6: 4 * pages_at, 7: first, 8: last}
-    machine = Machine(Choice(n, 4, block_bytes, last - first, own_ids).text(), operands, memory, 128)
+    machine = Machine(Choice(n, 4, block_bytes, last - first, own_ids).text(), operands, Words(memory), 128)
     machine.run()
-    pages = machine.memory.view(np.int32)[pages_at:]
+    pages = machine.memory.words.view(np.int32)[pages_at:]
     right = largest(keys, kept)
     chosen = right if own_ids else ids[right]
     np.testing.assert_array_equal(pages[first:last], with_tail(chosen, kept, -1)[first:last])

@@ -1,9 +1,10 @@
 """A small machine that runs straight PTX texts in lockstep, on NumPy: enough of the language for `select_ptx`.
 
-Every register is an array with one 32-bit number per thread. All threads take the same branches (checked), so a barrier
-has nothing to do; what it cannot show is a missing one.
+Every register is an array with one number of 32 or 64 bits per thread. All threads take the same branches (checked), so
+a barrier has nothing to do; what it cannot show is a missing one. Memory is an array of words, or the process's own.
 """
 
+import ctypes
 import re
 
 import numpy as np
@@ -12,16 +13,45 @@ U, S = np.uint32, np.int32
 COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "ge": np.greater_equal, "gt": np.greater}
 
 
+class Words:
+    """Memory that is an array of 32-bit words; its first has address 0."""
+
+    def __init__(self, words):
+        self.words = np.asarray(words, S).view(U)
+
+    def load(self, addresses):
+        return self.words[addresses // 4]
+
+    def store(self, addresses, values):
+        self.words[addresses // 4] = values
+
+
+class OwnMemory:
+    """The memory of this process, at real addresses."""
+
+    def load(self, addresses):
+        return np.array([ctypes.c_uint32.from_address(int(a)).value for a in addresses], U)
+
+    def store(self, addresses, values):
+        for address, value in zip(addresses, values, strict=True):
+            ctypes.c_uint32.from_address(int(address)).value = int(value)
+
+
 class Machine:
     def __init__(self, text, operands, memory, threads):
-        self.threads, self.memory = threads, np.asarray(memory, S).view(U)
-        self.values = {f"${i}": np.full(threads, v, np.int64).astype(U) for i, v in operands.items()}
+        self.threads, self.memory = threads, memory
+        self.values = {f"${i}": self._spread(v) for i, v in operands.items()}
         tid = np.arange(threads)
         self.values |= {"%tid.x": tid.astype(U), "%laneid": (tid % 32).astype(U)}
         self.values["%lanemask_lt"] = ((1 << (tid % 32)) - 1).astype(U)
         self.shared, self.bases, self.steps, self.labels = np.zeros(0, U), {}, [], {}
         for part in text.strip().removeprefix("{").removesuffix("}").replace("\n", " ").split(";"):
             self._declare(part.strip())
+
+    def _spread(self, value):
+        """A number, or one number per thread; addresses are int64 arrays."""
+        array = np.broadcast_to(np.asarray(value), self.threads)
+        return array if array.dtype == np.int64 and np.ndim(value) else array.astype(np.int64).astype(U)
 
     def _declare(self, part):
         label = re.match(r"(\w+):\s*", part)
@@ -45,7 +75,7 @@ class Machine:
 
     def address(self, text):
         name, _, offset = text.strip("[] ").partition("+")
-        return (self.read(name).astype(np.int64) + int(offset or 0)) // 4
+        return self.read(name).astype(np.int64) + int(offset or 0)
 
     def run(self):
         at = 0
@@ -64,27 +94,34 @@ class Machine:
         raise AssertionError("no end")
 
     def put(self, name, value, live):
-        value = np.asarray(value)
-        value = value if value.dtype == bool else value.astype(np.int64).astype(U)
         self.values[name] = np.where(live, value, self.values.get(name, np.zeros_like(value)))
 
     def step(self, op, args, live):
         kind, number = op[0], S if op[-1].startswith("s") else U
-        store = self.shared if len(op) > 1 and op[1] == "shared" else self.memory
         if kind in ("st", "red"):
             for i, name in enumerate(args[1].strip("{}").split(",")):
-                where, value = self.address(args[0])[live] + i, self.read(name)[live]
+                where, value = self.address(args[0])[live] + 4 * i, self.read(name)[live]
                 if kind == "red":
-                    np.add.at(store, where, value)
+                    np.add.at(self.shared, where // 4, value)
+                elif op[1] == "shared":
+                    self.shared[where // 4] = value
                 else:
-                    store[where] = value
+                    self.memory.store(where, value)
         elif kind == "ld":
             for i, name in enumerate(args[0].strip("{}").split(",")):
-                self.put(name.strip(), store[np.where(live, self.address(args[1]) + i, 0)], live)
+                where, value = self.address(args[1])[live] + 4 * i, np.zeros(self.threads, U)
+                value[live] = self.shared[where // 4] if op[1] == "shared" else self.memory.load(where)
+                self.put(name.strip(), value, live)
         elif kind == "shfl":
             self.shuffle(op, args, live)
+        elif op[-1] == "s64":
+            self.put(args[0], self.read(args[1]).astype(np.int64) + self.read(args[2]).astype(np.int64), live)
+        elif kind == "mul":
+            a, b = (self.read(x).view(number).astype(np.int64) for x in args[1:])
+            self.put(args[0], a * b, live)
         else:
-            self.put(args[0], self.value(kind, op, args, number), live)
+            value = np.asarray(self.value(kind, op, args, number))
+            self.put(args[0], value if value.dtype == bool else value.astype(np.int64).astype(U), live)
 
     def value(self, kind, op, args, number):
         a, *more = (self.read(x).view(number) if x not in self.values or self.values[x].dtype == U else self.values[x]
@@ -93,14 +130,14 @@ class Machine:
         warps = a.reshape(-1, 32)
         return {
             "mov": lambda: a, "add": lambda: a + b, "sub": lambda: a - b, "max": lambda: np.maximum(a, b),
-            "min": lambda: np.minimum(a, b), "mul": lambda: a.astype(np.int64) * b,
+            "min": lambda: np.minimum(a, b),
             "shl": lambda: np.where(b < 32, a << (b & 31), 0), "shr": lambda: np.where(b < 32, a >> (b & 31), 0),
             "and": lambda: a & b, "or": lambda: a | b, "popc": lambda: [int(x).bit_count() for x in a],
             "setp": lambda: COMPARE[op[1]](a, b), "selp": lambda: np.where(more[1], a, b),
             "brev": lambda: [int(f"{x:032b}"[::-1], 2) for x in a],
             "clz": lambda: [32 - int(x).bit_length() for x in a],
             "redux": lambda: np.repeat({"max": np.max, "min": np.min, "add": np.sum}[op[2]](warps, 1), 32),
-            "vote": lambda: np.repeat((warps.astype(np.int64) << np.arange(32)).sum(1), 32),
+            "vote": lambda: np.repeat((warps.astype(np.int64) << np.arange(32)).sum(1), 32).astype(U),
         }[kind]()  # fmt: skip
 
     def shuffle(self, op, args, live):

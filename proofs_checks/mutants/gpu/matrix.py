@@ -127,12 +127,13 @@ def as_markdown(document: dict[str, object]) -> str:
         "tells, which the kernels as they are pass. `kvproof mutants --gpu --device cuda --json FILE` repeats it.",
         "",
         f"{document['device']}: {killed} of {len(rows)} killed.",
+        *(f"\n{note}" for note in document.get("notes", ())),  # type: ignore[attr-defined]
         "",
-        "| mutant | stage | what is wrong | class | case | named |",
+        "| mutant | stage | what is wrong | class | case | right kernels on it |",
         "|---|---|---|---|---|---|",
     ]
     for row in rows:
-        where = f"`{row['case']}`" if row["killed"] else "**survives**"
-        cells = (row["id"], row["stage"], row["what"], row["class"], where, row["suspect"] or "")
+        where = f"`{row['case']}`" if row["case"] else "**survives**" if row["verdict"] == "PASS" else "not run"
+        cells = (row["id"], row["stage"], row["what"], row["class"], where, row["unspoilt"] or "not run")
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"

@@ -1,5 +1,8 @@
 """Wrong kernels: every edit still finds its text; on the interpreter one is killed and the kernels as they are pass."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from proofs_checks.judge.classes import CLASSES
@@ -65,3 +68,12 @@ def test_an_interpreted_wrong_kernel_is_killed_by_a_case_that_the_right_one_pass
 def test_first_cases_exist():
     for one in kernel_mutants().values():
         assert not one.first or one.first in {case.name for case in cases_of(one.stage)}, one.id
+
+
+def test_the_page_is_written_from_the_committed_matrix_and_nothing_survives():
+    root = Path(__file__).resolve().parents[3]
+    document = json.loads((root / "benchmarks" / "results" / "gpu_mutants.json").read_text())
+    assert {row["id"] for row in document["kernels"]} <= set(kernel_mutants())
+    assert sum(row["killed"] for row in document["kernels"]) >= 10
+    assert not [row["id"] for row in document["kernels"] if row["verdict"] == "PASS"], "a wrong kernel survived"
+    assert (root / "docs" / "kill-matrix-gpu.md").read_text() == as_markdown(document)
