@@ -6,11 +6,13 @@ examples in refimpl's docstrings, notes which test enters which function, and th
 tests of its function, the fastest first, until one fails or TEST_SECONDS are spent. Mutants that
 benchmarks/mutation_reasons.toml explains as equivalent are not run. Results are kept in build/mutation.json by function:
 a mutant of an unchanged function is not run again, or with --again only if it survived.
+The order is that of a hash of their names, so that whatever part was run is a random sample of all.
 benchmarks/mutation_report.py writes the report.
 """
 
 import argparse
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -88,6 +90,12 @@ def forget_mutants_examples():
                 value.__doc__ = None
 
 
+def in_random_order(functions):
+    """(function, mutant) of all, by a hash of the name."""
+    pairs = [(function, mutant) for function, (_, mutants) in functions.items() for mutant in mutants]
+    return sorted(pairs, key=lambda pair: hashlib.sha256(".".join(pair).encode()).digest())
+
+
 def memoised():
     """Functions of the tree that remember results."""
     modules = [m for m in sys.modules.values() if str(getattr(m, "__file__", None)).startswith(str(TREE))]
@@ -135,21 +143,17 @@ class MutationSession:
 
     def pytest_runtestloop(self, session):
         tests = self.tests_of_functions(session.items)
-        self.control([(0.1, item) for item in session.items])
+        self.control([(1.0, item) for i, item in enumerate(session.items) if item in self.names or i % 10 == 0])
         gc.freeze()
-        for function, (digest, mutants) in self.functions.items():
-            known = self.results.get(function, {})
-            if known.get("hash") != digest:
-                known = {"hash": digest, "mutants": {}, "changes": {}, "total": len(mutants)}
-                self.results[function] = known
-            for mutant, text in mutants.items():
-                status, reason = known["mutants"].get(mutant), reason_of(function, text)
-                if reason and reason["equivalent"]:
-                    known["mutants"][mutant], known["changes"][mutant] = "equivalent", text
-                elif status is None or (self.again and status in ("survived", "no tests")):
-                    self.start(function, mutant, sorted(tests[function], key=lambda t: t[0]))
-            RESULTS.write_text(json.dumps(self.results))
-            print(f"{function} done", flush=True)
+        for place, (function, mutant) in enumerate(in_random_order(self.functions)):
+            known, text = self.results[function], self.functions[function][1][mutant]
+            status, reason = known["mutants"].get(mutant), reason_of(function, text)
+            if reason and reason["equivalent"]:
+                known["mutants"][mutant], known["changes"][mutant] = "equivalent", text
+            elif status is None or (self.again and status in ("survived", "no tests")):
+                self.start(function, mutant, sorted(tests[function], key=lambda t: t[0]))
+            if place % 50 == 0:
+                RESULTS.write_text(json.dumps(self.results))
         while self.running:
             self.finish_one()
         RESULTS.write_text(json.dumps(self.results))
@@ -172,7 +176,7 @@ class MutationSession:
         return tests
 
     def control(self, tests):
-        """No mutant, all tests in a fork beside the first mutants: it must survive."""
+        """No mutant, all examples and a tenth of the tests in a fork beside the first mutants: it must survive."""
         self.start("control", "none", tests, seconds=float("inf"))
 
     def start(self, function, mutant, tests, seconds=TEST_SECONDS):
@@ -228,7 +232,7 @@ class MutationSession:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", help="such as refimpl/locks/select.py; all, in this order")
+    parser.add_argument("files", nargs="*", help="such as refimpl/locks/select.py; all")
     parser.add_argument("--again", action="store_true", help="run survivors again")
     parser.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
@@ -238,8 +242,10 @@ def main():
     results = {name: results[name] for name in functions if name in results}
     modules = [f.removesuffix(".py").replace("/", ".") for f in arguments.files] or ["refimpl"]
     chosen = {n: f for m in modules for n, f in functions.items() if n.startswith(m + ".")}
-    for name, (digest, mutants) in functions.items():  # what is not chosen is known to be not run
-        results.setdefault(name, {"hash": digest, "mutants": {}, "changes": {}})["total"] = len(mutants)
+    for name, (digest, mutants) in functions.items():
+        if results.get(name, {}).get("hash") != digest:
+            results[name] = {"hash": digest, "mutants": {}, "changes": {}}
+        results[name]["total"] = len(mutants)
 
     os.environ |= {"HYPOTHESIS_PROFILE": "mutation", "OMP_NUM_THREADS": "1", "MUTANT_UNDER_TEST": ""}
     os.chdir(TREE)

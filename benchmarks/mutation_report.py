@@ -1,10 +1,11 @@
 """Write docs/mutation.md from the results of benchmarks/mutation.py and the reasons in benchmarks/mutation_reasons.toml.
 
 Run: python benchmarks/mutation_report.py. A survivor gets the first reason whose pattern is found in "module.function:
-old lines => new lines"; one without a reason is listed as open. Modules whose mutants were not all run are named.
+old lines => new lines"; one without a reason is listed as open.
 """
 
 import json
+import math
 from collections import Counter, defaultdict
 from importlib.metadata import version
 
@@ -76,12 +77,13 @@ def page(files, known):
     count = sum(files.values(), Counter())
     alive = count["survived"] + count["no tests"] + count["equivalent"] - count["same"]
     killed = count["killed"] + count["timeout"]
-    left = [f"`{m}` ({c['not run']})" for m, c in sorted(files.items()) if c["not run"]]
-    total = killed + alive + count["same"]
-    scope = f"All {total} mutants of {len(files)} files."
-    if left:
-        done = sum(not c["not run"] for c in files.values())
-        scope = f"{total} of {total + count['not run']} mutants; {done} of {len(files)} files wholly. Left: {', '.join(left)}."
+    total, whole = killed + alive + count["same"], sum(count.values()) - count["open"] - count["same"]
+    net = killed / max(1, killed + alive)
+    scope = f"All {total} mutants of {len(files)} files were run."
+    if total < whole:
+        spread = 200 * math.sqrt(net * (1 - net) / max(1, killed + alive))
+        scope = f"{total} of the {whole} mutants of {len(files)} files were run: a random sample, since the order is that of"
+        scope += f" a hash. Two standard errors of the sample's rate are {spread:.1f} percentage points."
     rows = ["| file | killed | survived | of these open | equivalent | not run |", "|---|--:|--:|--:|--:|--:|"]
     for module, c in sorted(files.items()):
         here = c["survived"] + c["no tests"] + c["equivalent"] - c["same"]
@@ -90,7 +92,7 @@ def page(files, known):
     text = PAGE.format(
         version=version("mutmut"), slower=SLOWER, seconds=TEST_SECONDS, scope=scope, table="\n".join(rows),
         killed=killed, timeout=count["timeout"], explained=alive - count["open"], open=count["open"],
-        equivalent=count["same"], net=100 * killed / max(1, killed + alive), rate=100 * killed / max(1, total),
+        equivalent=count["same"], net=100 * net, rate=100 * killed / max(1, total),
     )  # fmt: skip
     for reason in [*REASONS, OPEN]:
         listed = known[reason["name"]]

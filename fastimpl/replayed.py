@@ -1,4 +1,4 @@
-"""The paged stages as a serving engine runs them: captured once in a CUDA graph, then replayed in the same buffers.
+"""Paged stages and the ReadKV reader as an engine runs them: captured once in a CUDA graph, then replayed in place.
 
 Itself a port. A call in buffers that an earlier call had, with the same settings, replays that call's graph: queries,
 pools, block table and lengths are what the buffers hold now. Only the longest length, which sizes the grid, is part of
@@ -18,13 +18,15 @@ from fastimpl.locks import decode
 from fastimpl.locks.record import Layout
 from fastimpl.locks.summary import build_records
 from fastimpl.paging import Cache, paged_cache
+from fastimpl.readkv.chain import FLEXIBLE
+from fastimpl.readkv.reader import flexible_lefts, one_sequence, step_of
 
 FRAMEWORK = "torch"
 DTYPES = ("bfloat16", "float16", "float32")
 ACCUMULATE = "float32"
 TIES = "lowest_index"
 
-__all__ = ["locks_decode_paged", "paged_attention"]
+__all__ = ["locks_decode_paged", "paged_attention", "readkv_attention"]
 
 Results = dict[str, torch.Tensor]
 
@@ -120,3 +122,22 @@ def locks_decode_paged(
         return step
 
     return _replay(_buffers(queries, cache), ("locks", layout, scale, kept, cache.longest), make)
+
+
+def readkv_attention(
+    *, queries: Any, key_codes: Any, value_codes: Any, key_mean: Any, key_scale: Any, value_mean: Any,
+    value_scale: Any, key_signs: Any, value_signs: Any, key_budget: int, value_budget: int, stored_depth: int = 8,
+    softmax_scale: float | None = None,
+) -> Results:  # fmt: skip
+    """`fastimpl.readkv.reader.readkv_attention`, packing of the planes included, captured and replayed."""
+    arrays = {"key_codes": key_codes, "value_codes": value_codes, "key_mean": key_mean, "key_scale": key_scale,
+              "value_mean": value_mean, "value_scale": value_scale, "key_signs": key_signs,
+              "value_signs": value_signs}  # fmt: skip
+    queries, cache, codes = one_sequence(queries, arrays, stored_depth)
+    if queries.device.type != "cuda":
+        raise ArgumentError(f"queries: expected a CUDA device, got {queries.device}")
+    lefts = flexible_lefts(cache, codes[0].shape[2], key_budget, value_budget)
+    scale = scale_of(softmax_scale, cache.channels)
+    settings = ("readkv", scale, lefts[0][0], lefts[1][0], cache.stored_depth)
+    state = [cache.key_mean, cache.key_scale, cache.value_mean, cache.value_scale, cache.key_signs, cache.value_signs]
+    return _replay([queries, *codes, *state], settings, lambda: step_of(queries, cache, codes, FLEXIBLE, lefts, scale))

@@ -161,7 +161,7 @@ def encode_keys_kernel(
     length = tl.load(lengths + n)
     k, g = tl.arange(0, 32), tl.arange(0, 8)
     found = ()
-    for _plane in tl.static_range(W):
+    for _ in tl.static_range(W):
         found = found + (tl.zeros([8, D_PAD], tl.int32),)
     for word in range(8):
         code = leaves_of(x + n * stride_n + head * stride_h, means, scales, signs, buckets, tile * 256 + k * 8 + word,

@@ -18,11 +18,12 @@ from dataclasses import dataclass
 import torch
 
 from fastimpl.device import INTERPRETED, LOG2E, dependent_launch, multiprocessors, padded
+from fastimpl.readkv.bar import STATE
 from fastimpl.readkv.cache import PlaneCache
 from fastimpl.readkv.choose import SMALL, choose_in_registers
 from fastimpl.readkv.merge import output_kernel, query_kernel
 from fastimpl.readkv.prefix import key_logits_kernel, value_mix_kernel
-from fastimpl.readkv.threshold import BINS, STATE, Allocation
+from fastimpl.readkv.threshold import BINS, Allocation
 from fastimpl.readkv.tree import tables
 from fastimpl.readkv.weigh import weigh_kernel, weights_kernel
 
@@ -165,7 +166,7 @@ class ReadChain:
         output_kernel[(self.rows * G,)](
             self.mixes, cache.value_mean, cache.value_scale, cache.value_signs, cache.lengths, self.output, H,
             self.splits, 1.0 / math.sqrt(d), G=G, GP=self.group, D=d, D_PAD=padded(d),
-            STEP=min(padded(self.splits, 1), 32), **self.launch,
+            STEP=min(padded(self.splits, 1), 64), num_warps=8, **self.launch,
         )  # fmt: skip
 
     def weights(self, tokens: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The reader's chain with its two passes on NVIDIA's matrix units (`lanes.py`); the rest is `chain.ReadChain`'s.
+"""The reader's chain with its two passes on NVIDIA's matrix units (`lanes_keys.py`, `lanes_values.py`); the rest is `chain.ReadChain`'s.
 
 Mirrors `refimpl.readkv.reader.read_two_stages` for bfloat16 queries of up to 8 heads per KV head, d 64 or 128.
 """
@@ -8,19 +8,21 @@ from __future__ import annotations
 import torch
 
 from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded
+from fastimpl.readkv.bar import STATE
 from fastimpl.readkv.cache import TILE, PlaneCache
 from fastimpl.readkv.chain import Policy, ReadChain
-from fastimpl.readkv.lanes import logits_by_lanes, mix_by_lanes, weigh_by_lanes
+from fastimpl.readkv.lanes_keys import logits_by_lanes
+from fastimpl.readkv.lanes_values import mix_by_lanes
+from fastimpl.readkv.lanes_weigh import weigh_by_lanes
 from fastimpl.readkv.slots import PARTS, prefix_tables, slot_capacity, slot_tables, slots_kernel
-from fastimpl.readkv.threshold import STATE
 
-CHUNKS = (128, 256, 512, 768, 1024, 1536, 2048)
+CHUNKS = (128, 256, 512, 1024)
 """Tokens of a program of the value pass."""
 
 REGISTERS = 128
 """Per thread of both passes: 16 warps to a multiprocessor."""
 
-WARPS_PER_PROCESSOR = 12
+WARPS_PER_PROCESSOR = 8
 
 
 def able(queries: torch.Tensor) -> bool:

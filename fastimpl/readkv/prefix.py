@@ -1,6 +1,7 @@
 """Reading prefixes, plainly: centroids of prefixes from planes, float32 products. Every depth 0..8, any G and d.
 
-Mirrors the decoders of `refimpl.readkv.reader.read_two_stages`; `lanes.py` does the same on NVIDIA's matrix units.
+Mirrors the decoders of `refimpl.readkv.reader.read_two_stages`; `lanes_keys.py` and `lanes_values.py` do the same on NVIDIA's matrix
+units.
 
     key_logits_kernel   grid (tiles, rows)    planes below each channel's depth -> centroids [d, TOKENS] --dot q--> logits
     value_mix_kernel    grid (splits, rows)   planes below each token's depth -> centroids [TOKENS, d] --dot weights--> mix
@@ -15,7 +16,8 @@ import triton
 import triton.language as tl
 
 from fastimpl.device import dot, follow
-from fastimpl.readkv.threshold import BAR, CUT, REST, steps_at
+from fastimpl.readkv.bar import BAR, CUT, REST
+from fastimpl.readkv.threshold import steps_at
 
 MASKED = tl.constexpr(-1e30)
 """The logit of a token that is not there."""

@@ -2,12 +2,13 @@
 
 Mirrors `refimpl.readkv.reader.readkv_attention` and `refimpl.readkv.restricted.readkv_restricted_attention`. Codes are
 packed into planes first; then `chain.py` runs, on matrix units (`fast.py`) where the queries are bfloat16 and the
-device has them. The other readers of a cache are `full_reader` (every stored bit) and `restricted_reader`.
+device has them. Other readers of a cache are `full_reader` (every stored bit) and `restricted_reader`.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -73,11 +74,17 @@ def refinements(name: str, rate: Any, items: int, stored_depth: int) -> int:
     return math.floor(value * items)
 
 
-def _one_sequence(queries: Any, arrays: dict[str, Any], stored_depth: Any) -> tuple[torch.Tensor, PlaneCache]:
-    """The queries [1, H, G, d] and a cache of the codes. Raises ArgumentError for a dtype, shape, sign or scale."""
+Codes = tuple[torch.Tensor, torch.Tensor]
+
+
+def one_sequence(queries: Any, arrays: dict[str, Any], stored_depth: Any) -> tuple[torch.Tensor, PlaneCache, Codes]:
+    """The queries [1, H, G, d], an empty cache of one sequence at its length, and the codes [1, H, T, d] for it.
+
+    Raises ArgumentError for a dtype, shape, sign or scale.
+    """
     sizes = Sizes()
     queries = sizes.bind("queries", queries, "H G d", FLOATS)
-    codes = [sizes.bind(name, arrays[name], "H T d", CODES) for name in ("key_codes", "value_codes")]
+    keys, values = (sizes.bind(name, arrays[name], "H T d", CODES)[None] for name in ("key_codes", "value_codes"))
     state = {name: sizes.bind(name, arrays[name], "H d", SINGLE).contiguous()
              for name in ("key_mean", "key_scale", "value_mean", "value_scale")}  # fmt: skip
     for name in ("key_scale", "value_scale"):
@@ -86,37 +93,43 @@ def _one_sequence(queries: Any, arrays: dict[str, Any], stored_depth: Any) -> tu
     state |= {name: check_signs(sizes, name, arrays[name]) for name in ("key_signs", "value_signs")}
     cache = empty_cache(1, sizes["T"], state, whole("stored_depth", stored_depth, 1, LEVELS))
     cache.lengths.fill_(sizes["T"])
-    encode(cache, codes[0][None], codes[1][None])
-    return queries[None], cache
+    return queries[None], cache, (keys, values)
 
 
-def _read(
-    queries: torch.Tensor, cache: PlaneCache, policy: Policy, lefts: tuple[list[int], list[int]], tokens: int,
-    softmax_scale: float | None,
-) -> dict[str, torch.Tensor]:  # fmt: skip
-    H, G, d = queries.shape[1:]
-    if 0 in (H, G, tokens):
-        device = queries.device
-        depths = torch.full((H, d), policy.minimum, dtype=torch.int32, device=device)
-        if H and G:
-            depths = _key_depths_alone(queries, cache, policy, lefts)
-        return {"output": torch.zeros_like(queries[0]), "key_depths": depths,
-                "value_depths": torch.zeros((H, tokens), dtype=torch.int32, device=device),
-                "weights": torch.zeros((H, G, tokens), dtype=torch.float32, device=device)}  # fmt: skip
+def step_of(
+    queries: torch.Tensor, cache: PlaneCache, codes: Codes, policy: Policy, lefts: tuple[list[int], list[int]],
+    scale: float,
+) -> Callable[[], dict[str, torch.Tensor]]:  # fmt: skip
+    """One decode step: packs the codes, runs the chain, and returns what the stages return."""
+    (H, G, _), tokens = queries.shape[1:], codes[0].shape[2]
     budgets = [torch.tensor(left, dtype=torch.int64, device=queries.device) for left in lefts]
-    chain = chain_for(queries, cache, policy, *budgets, scale_of(softmax_scale, d))
-    output = chain.run()
-    return {"output": output[0], "key_depths": chain.key_depths, "value_depths": chain.value_depths[:, :tokens].int(),
-            "weights": chain.weights(tokens)}  # fmt: skip
+    chain = chain_for(queries, cache, policy, *budgets, scale) if H and G else None
+
+    def step() -> dict[str, torch.Tensor]:
+        encode(cache, *codes)
+        if chain is not None and tokens:
+            chain.run()
+        elif chain is not None:
+            chain.choose_keys()
+            chain.output.zero_()
+        if chain is None:
+            depths = queries.new_zeros((H, queries.shape[3] + tokens), dtype=torch.int32)
+            return {"output": queries.new_zeros((H, G, queries.shape[3])), "key_depths": depths[:, tokens:],
+                    "value_depths": depths[:, :tokens], "weights": queries.new_zeros((H, G, tokens)).float()}  # fmt: skip
+        return {"output": chain.output[0], "key_depths": chain.key_depths,
+                "value_depths": chain.value_depths[:, :tokens].int(), "weights": chain.weights(tokens)}  # fmt: skip
+
+    return step
 
 
-def _key_depths_alone(
-    queries: torch.Tensor, cache: PlaneCache, policy: Policy, lefts: tuple[list[int], list[int]]
-) -> torch.Tensor:
-    budgets = [torch.tensor(left, dtype=torch.int64, device=queries.device) for left in lefts]
-    chain = ReadChain(queries, cache, policy, *budgets, 1.0)
-    chain.choose_keys()
-    return chain.key_depths
+def flexible_lefts(cache: PlaneCache, tokens: int, key_budget: Any, value_budget: Any) -> tuple[list[int], list[int]]:
+    """Checked budgets of one pool. Raises ArgumentError for a range."""
+    H, d, W = cache.heads, cache.channels, cache.stored_depth
+    keys, values = (
+        whole("key_budget", key_budget, 0, H * d * W),
+        whole("value_budget", value_budget, 0, H * tokens * W),
+    )
+    return [keys], [values]
 
 
 def readkv_attention(
@@ -132,11 +145,9 @@ def readkv_attention(
     arrays = {"key_codes": key_codes, "value_codes": value_codes, "key_mean": key_mean, "key_scale": key_scale,
               "value_mean": value_mean, "value_scale": value_scale, "key_signs": key_signs,
               "value_signs": value_signs}  # fmt: skip
-    queries, cache = _one_sequence(queries, arrays, stored_depth)
-    H, T, d = key_codes.shape
-    keys = whole("key_budget", key_budget, 0, H * d * cache.stored_depth)
-    values = whole("value_budget", value_budget, 0, H * T * cache.stored_depth)
-    return _read(queries, cache, FLEXIBLE, ([keys], [values]), T, softmax_scale)
+    queries, cache, codes = one_sequence(queries, arrays, stored_depth)
+    lefts = flexible_lefts(cache, codes[0].shape[2], key_budget, value_budget)
+    return step_of(queries, cache, codes, FLEXIBLE, lefts, scale_of(softmax_scale, cache.channels))()
 
 
 def readkv_restricted_attention(
@@ -151,9 +162,8 @@ def readkv_restricted_attention(
     arrays = {"key_codes": key_codes, "value_codes": value_codes, "key_mean": key_mean, "key_scale": key_scale,
               "value_mean": value_mean, "value_scale": value_scale, "key_signs": key_signs,
               "value_signs": value_signs}  # fmt: skip
-    queries, cache = _one_sequence(queries, arrays, stored_depth)
-    H, T, d = key_codes.shape
-    if refinements("rate", rate, 1, cache.stored_depth) < 1:
-        raise ArgumentError(f"rate: expected at least 1 (the minimum depth), got {rate!r}")
-    lefts = [[refinements("rate", rate, items, cache.stored_depth) - items] * H for items in (d, T)]
-    return _read(queries, cache, RESTRICTED, (lefts[0], lefts[1]), T, softmax_scale)
+    queries, cache, codes = one_sequence(queries, arrays, stored_depth)
+    keys, values = restricted_lefts(cache, rate)
+    step = step_of(queries, cache, codes, RESTRICTED, (keys.tolist(), values.tolist()),
+                   scale_of(softmax_scale, cache.channels))  # fmt: skip
+    return step()

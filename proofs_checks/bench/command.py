@@ -12,7 +12,7 @@ from typing import Any
 
 from proofs_checks.writing import dump_json, write_whole
 
-METHODS = ("locks",)
+METHODS = ("locks", "readkv")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

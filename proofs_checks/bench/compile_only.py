@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from proofs_checks.bench.compile_readkv import configurations as readkv_configurations
 from proofs_checks.bench.compile_server import compile_jobs
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
@@ -74,6 +75,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         ),
         "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
     }  # fmt: skip
+    two |= readkv_configurations(branch, follow)
     if ptx:
         return two
     summary = {"centroids": "*fp32", "bases": "*fp32", "coefficients": "*fp32"}

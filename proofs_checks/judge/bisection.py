@@ -49,6 +49,7 @@ PIPELINES: dict[str, tuple[Part, ...]] = {
     "locks_decode": DECODE,
     "locks_decode_paged": (*DECODE, ("locks_decode",)),
     "readkv_attention": READER,
+    "readkv_restricted_attention": READER,
 }
 """The stages that are made of other stages, with these in the order in which they run."""
 

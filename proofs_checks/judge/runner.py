@@ -94,8 +94,7 @@ class PortProcess:
             reply, results = wire.decode(message)
             return {**reply, "status": str(reply["status"])}, results
         except Exception:  # whatever is in there, it is not what the worker writes
-            self.close()
-            raise PortStopped("ERROR", f"wrote into its connection while {doing}") from None
+            raise self._ended("ERROR", f"wrote into its connection while {doing}") from None
 
     def _exchange(self, outgoing: memoryview, deadline: float, timeout: float, doing: str) -> bytes:
         """Write, read and drain what is printed in one loop, so that no full pipe can block another."""
@@ -112,8 +111,7 @@ class PortProcess:
                 ready = selector.select(min(left, TICK)) if left > 0 else []
                 self._look(child.pid, doing)
                 if left <= 0:
-                    self.close()
-                    raise PortStopped("TIMEOUT", f"no answer within {timeout:g} s while {doing}")
+                    raise self._ended("TIMEOUT", f"no answer within {timeout:g} s while {doing}")
                 for key, _ in ready:
                     if key.fd == self._write:
                         outgoing = self._push(outgoing, doing)
@@ -125,21 +123,27 @@ class PortProcess:
                         if not chunk:
                             selector.unregister(child.stdout)
                         if printed > OUTPUT_LIMIT:
-                            self.close()
-                            raise PortStopped("ERROR", f"printed more than {OUTPUT_LIMIT >> 20} MiB while {doing}")
+                            raise self._ended("ERROR", f"printed more than {OUTPUT_LIMIT >> 20} MiB while {doing}")
                     else:
-                        chunk = os.read(self._read, min(needed - len(message), CHUNK))
-                        if not chunk:
-                            raise self._stopped(doing)
-                        message += chunk
-                        if len(message) == wire.LENGTHS == needed:
-                            needed += wire.sizes(bytes(message))
-                            if needed > REPLY_LIMIT:
-                                self.close()
-                                raise PortStopped(
-                                    "ERROR", f"answered with more than {REPLY_LIMIT >> 20} MiB while {doing}"
-                                )
+                        needed = self._receive(message, needed, doing)
         return bytes(message)
+
+    def _receive(self, message: bytearray, needed: int, doing: str) -> int:
+        """Read on; the length of the whole message, as soon as its head tells it."""
+        chunk = os.read(self._read, min(needed - len(message), CHUNK))
+        if not chunk:
+            raise self._stopped(doing)
+        message += chunk
+        if len(message) == wire.LENGTHS == needed:
+            needed += wire.sizes(bytes(message))
+            if needed > REPLY_LIMIT:
+                raise self._ended("ERROR", f"answered with more than {REPLY_LIMIT >> 20} MiB while {doing}")
+        return needed
+
+    def _ended(self, verdict: str, message: str) -> PortStopped:
+        """End the process; what is to be raised about it."""
+        self.close()
+        return PortStopped(verdict, message)
 
     def _look(self, pid: int, doing: str) -> None:
         """End a process that holds more memory than it may."""
@@ -149,8 +153,7 @@ class PortProcess:
         self._looked = now
         held = memory.held(pid)
         if held is not None and held > self.memory_limit:
-            self.close()
-            raise PortStopped("ERROR", f"used more than {self.memory_limit} MiB of memory while {doing}")
+            raise self._ended("ERROR", f"used more than {self.memory_limit} MiB of memory while {doing}")
 
     def _push(self, outgoing: memoryview, doing: str) -> memoryview:
         try:

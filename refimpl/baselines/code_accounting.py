@@ -8,7 +8,7 @@ from fractions import Fraction
 from refimpl.baselines.kivi import kivi_residual
 from refimpl.baselines.turboquant_slot import turboquant_slot_bytes
 from refimpl.checks import ArgumentError, whole
-from refimpl.readkv.accounting import DENSE_BITS, Method
+from refimpl.readkv.accounting import DENSE_BITS, Method, call_lengths
 
 PARAMETER_BITS = 2 * 16
 """A group's scale and offset, fp16 each."""
@@ -37,9 +37,7 @@ def kivi_percent(*, lengths: Iterable[int], bits: int, rule: str = "readkv") -> 
     >>> float(round(kivi_percent(lengths=[2048], bits=2), 4)), float(round(kivi_percent(lengths=[2048], bits=4), 4))
     (23.8281, 35.5469)
     """
-    lengths = [whole("lengths", length, low=1) for length in lengths]
-    if not lengths:
-        raise ArgumentError("lengths: expected at least one cache length, got none")
+    lengths = call_lengths(lengths)
     held = sum((kivi_bits(tokens=length, bits=bits, rule=rule) for length in lengths), Fraction(0))
     return 100 * held / sum(2 * DENSE_BITS * length for length in lengths)
 

@@ -12,7 +12,7 @@ from refimpl.attention import attend, scale_of
 from refimpl.baselines.choose import best, protected_tokens
 from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, choice, real, whole
 from refimpl.locks.combine import head_shares
-from refimpl.readkv.accounting import DENSE_BITS, TABLE_BITS, Geometry
+from refimpl.readkv.accounting import DENSE_BITS, TABLE_BITS, Geometry, call_lengths
 
 RANKINGS = ("scores", "weights")
 
@@ -128,7 +128,7 @@ def sparq_read_percent(rank: int, kept_tokens: int, head_size: int, lengths: Ite
     >>> [float(round(sparq_read_percent(r, k, 128, calls), 1)) for r, k in ((32, 128), (16, 64), (8, 64))]
     [24.7, 12.5, 9.4]
     """
-    calls = [whole("lengths", t, low=1) for t in lengths]
+    calls = call_lengths(lengths)
     r, k, d = whole("rank", rank, low=1), whole("kept_tokens", kept_tokens, low=0), whole("head_size", head_size, low=1)
     read = sum(r * t + 2 * d * min(k + 1, t) + d for t in calls)
     return Fraction(100 * read, 2 * d * sum(calls))
@@ -146,7 +146,7 @@ def nested_read_percent(geometry: Geometry, rank: int, kept_tokens: int, lengths
     >>> [float(round(nested_read_percent(geometry, 32, 128, calls), 1)) for geometry in GEOMETRIES.values()]
     [8.3, 8.1, 8.0, 8.1, 7.9, 8.0]
     """
-    calls = [whole("lengths", t, low=1) for t in lengths]
+    calls = call_lengths(lengths)
     r, k = whole("rank", rank, low=1), whole("kept_tokens", kept_tokens, low=0)
     H, d = geometry.heads, geometry.channels
     per_head = sum(2 * r * t + 8 * 2 * d * min(k + 1, t) + DENSE_BITS * d for t in calls)

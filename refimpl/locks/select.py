@@ -57,8 +57,7 @@ def select_one(shares: FloatArray, kept: int) -> IntArray:
     [0, 2, 3]
     """
     P = len(shares)
-    forced = [0, P - 1][: min(P, 2)] if P != 1 else [0]
     if kept >= P:
         return np.arange(P)
     order = np.argsort(-shares[1 : P - 1], kind="stable") + 1  # stable: the lower page first among equals
-    return np.sort(np.concatenate([forced, order[: kept - len(forced)]]).astype(np.int64))
+    return np.sort(np.concatenate([[0, P - 1], order[: kept - 2]]))

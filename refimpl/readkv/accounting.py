@@ -137,11 +137,21 @@ def read_percent(geometry: Geometry, method: Method, lengths: Iterable[int]) -> 
     >>> float(round(read_percent(GEOMETRIES["Qwen2.5-7B"], readkv_method(stored=8, read=2), calls), 1))
     12.9
     """
-    lengths = [whole("lengths", length, low=1) for length in lengths]
-    if not lengths:
-        raise ArgumentError("lengths: expected at least one call, got none")
+    lengths = call_lengths(lengths)
     asked = sum((read_bits(geometry, method, length) for length in lengths), Fraction(0))
     return 100 * asked / sum(geometry.layers * geometry.dense_layer_bits(length) for length in lengths)
+
+
+def call_lengths(lengths: Iterable[int]) -> list[int]:
+    """Cache lengths of calls, each at least 1; ArgumentError for none.
+
+    >>> call_lengths(range(1, 4))
+    [1, 2, 3]
+    """
+    checked = [whole("lengths", length, low=1) for length in lengths]
+    if not checked:
+        raise ArgumentError("lengths: expected at least one call, got none")
+    return checked
 
 
 def prediction_lengths(tokens: int) -> range:

@@ -150,8 +150,9 @@ def readkv_restricted_attention(
         "value_signs": value_signs,
     }
     queries, cache = check_cache(queries, arrays, stored_depth)
-    if exact_rate("rate", rate) < 1:
+    depth = exact_rate("rate", rate)
+    if depth < 1:
         raise ArgumentError(f"rate: expected at least 1 (the minimum depth), got {rate!r}")
-    if exact_rate("rate", rate) > cache.stored_depth:
+    if depth > cache.stored_depth:
         raise ArgumentError(f"rate: expected at most the stored depth {cache.stored_depth}, got {rate!r}")
     return read_restricted(queries, cache, rate, rate, Restrictions(), softmax_scale)

@@ -6,8 +6,10 @@ from valid_calls_locks import CALLS
 
 from refimpl.attention import merge_attention, sparse_attention
 from refimpl.checks import ArgumentError, Sizes, choice, integers, number, real, whole
+from refimpl.locks import dialect
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.coverage import coverage, coverage_identity
+from refimpl.locks.decode import locks_decode_paged
 from refimpl.locks.quantize import locks_pack_basis
 from refimpl.locks.select import locks_select_pages
 from refimpl.paging import paged_attention, paged_sparse_attention
@@ -93,6 +95,14 @@ def test_a_shape_error_lists_the_sizes_that_are_known():
 def test_an_empty_list_of_integers_needs_no_type():
     """np.asarray([]) has dtype float64."""
     assert integers("pages", [], "K", Sizes()).dtype == np.int64
+
+
+def test_no_sequences_have_no_pages():
+    for step in (locks_decode_paged, dialect.decode_paged):
+        arguments = {n: v for n, v in VALID[step].items() if n not in ("queries", "block_table", "tokens")}
+        empty = {"queries": np.zeros((0, 2, 3, 8)), "block_table": np.zeros((0, 4), int), "tokens": np.zeros(0, int)}
+        result = step(**arguments, **empty)
+        assert (result["output"].shape, result["pages"].shape) == ((0, 2, 3, 8), (0, 2, 0))
 
 
 @pytest.mark.parametrize(

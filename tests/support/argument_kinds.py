@@ -143,6 +143,22 @@ class Whole(Kind):
         yield from (limit for limit in (self.accept or (self.low, self.high)) if limit is not None)
 
 
+@dataclass(eq=False)
+class Wholes(Kind):
+    """Whole numbers, each at least ``low``."""
+
+    value: list[int]
+    low: int = 0
+
+    def spoilt(self):
+        for bad in (self.low - 1, 2.0, "2", None):
+            yield [*self.value, bad], f"got {bad!r}"
+        yield [], "got none"
+
+    def accepted(self):
+        yield [self.low]
+
+
 class Choice(Kind):
     """One of ``allowed``, of the same type; the first is the value of the valid call."""
 

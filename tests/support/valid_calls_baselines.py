@@ -1,7 +1,7 @@
 """One valid call of every checked function of refimpl.baselines, argument by argument; see valid_calls_locks."""
 
 import numpy as np
-from argument_kinds import Choice, Free, Integers, Number, Reals, Scale, Whole
+from argument_kinds import Choice, Free, Integers, Number, Reals, Scale, Whole, Wholes
 from valid_calls_readkv import CODES, GEOMETRY, state
 
 from refimpl.baselines import (
@@ -72,7 +72,7 @@ CALLS = [
     ),
     (
         code_accounting.kivi_percent,
-        {"lengths": Free([1, 2]), "bits": BITS, "rule": Choice("readkv", "prefill")},
+        {"lengths": Wholes([1, 2], low=1), "bits": BITS, "rule": Choice("readkv", "prefill")},
     ),
     (
         code_accounting.turboquant_percent,
@@ -287,11 +287,11 @@ CALLS = [
     ),
     (
         sparq.sparq_read_percent,
-        {"rank": Whole(2, low=1), "kept_tokens": KEPT, "head_size": Whole(8, low=1), "lengths": Free([1, 2])},
+        {"rank": Whole(2, low=1), "kept_tokens": KEPT, "head_size": Whole(8, low=1), "lengths": Wholes([1, 2], low=1)},
     ),
     (
         sparq.nested_read_percent,
-        {"geometry": GEOMETRY, "rank": Whole(2, low=1), "kept_tokens": KEPT, "lengths": Free([1, 2])},
+        {"geometry": GEOMETRY, "rank": Whole(2, low=1), "kept_tokens": KEPT, "lengths": Wholes([1, 2], low=1)},
     ),
     (
         sparq_nested.sparq_nested_attention,

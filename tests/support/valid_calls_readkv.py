@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
-from argument_kinds import Choice, Free, Integers, Number, Rate, Reals, Scale, Whole
+from argument_kinds import Choice, Free, Integers, Number, Rate, Reals, Scale, Whole, Wholes
 
 from refimpl.checks import Sizes
 from refimpl.readkv import (
@@ -89,7 +89,8 @@ CALLS = [
     (accounting.cache_bits, {"geometry": GEOMETRY, "method": METHOD, "tokens": Whole(9, low=0)}),
     (accounting.cache_percent, {"geometry": GEOMETRY, "method": METHOD, "tokens": Whole(9, low=1)}),
     (accounting.read_bits, {"geometry": GEOMETRY, "method": METHOD, "tokens": Whole(9, low=0)}),
-    (accounting.read_percent, {"geometry": GEOMETRY, "method": METHOD, "lengths": Free([1, 2])}),
+    (accounting.read_percent, {"geometry": GEOMETRY, "method": METHOD, "lengths": Wholes([1, 2], low=1)}),
+    (accounting.call_lengths, {"lengths": Wholes([1, 2], low=1)}),
     (accounting.prediction_lengths, {"tokens": Whole(9, low=1)}),
     (accounting.generation_lengths, {"prompt": PROMPT, "answer": Whole(3, low=1)}),
     (affine.affine_quantize, {"x": Reals("H T d", rank_free=True), "bits": Whole(2, low=1, high=8)}),
@@ -300,6 +301,26 @@ CALLS = [
             "restrictions": Free(restricted.Restrictions(equal_rates=False)),
         },
     ),
+    (
+        restricted.read_restricted,
+        {
+            **READ,
+            "key_rate": Number(2),
+            "value_rate": Number(2),
+            "restrictions": Free(restricted.Restrictions()),
+        },
+    ),
+    (
+        restricted.group_chooser,
+        {
+            "gains": Free(np.array([0.5, 0.25])),
+            "rate": Free(1),
+            "per_head": Free(True),
+            "minimum_depth": Free(1),
+            "paired": Free(True),
+            "name": Free("rate"),
+        },
+    ),
     (reuse_model.historical_reads, {"prompt": PROMPT, "steps": STEPS}),
     (
         reuse_model.payload_traffic,
@@ -353,7 +374,7 @@ UNCHECKED = {
     codec.encode_leaves, codec.decode_prefixes, codebooks.positive_codebook, optimum.optimum_by_programming,
     optimum.optimum_by_milp, planes.bytes_for, policies.two_depth_spent, reader.reconstructed_keys,
     reader.reconstructed_values, reader.read_two_stages, reader.pooled_chooser, restricted.pair_costs,
-    restricted.group_chooser, rotation.fast_hadamard, tree.split_points, tree.lloyd_tree, tree.deployed_table,
+    rotation.fast_hadamard, tree.split_points, tree.lloyd_tree, tree.deployed_table,
     tree.effective_distortions, waterfilling.geometric_objective, accounting.schedule_payload_bits,
     access_instances.attention_family,
     # of objects and quantities of any sign

@@ -13,6 +13,7 @@ from proofs_checks.judge.cases.sizes import constant_heads
 HEADS = "2 KV heads of {} queries, values constant per head: the output names the head that was read"
 OPEN = "the last page holds one token: it counts once and nothing is padded"
 UNREAD = "slots past the end are NaN and table entries behind the last page lead outside: neither is ever read"
+SCALE = "an explicit scale replaces 1/sqrt(d)"
 
 
 def cases() -> list[Case]:
@@ -30,6 +31,11 @@ def cases() -> list[Case]:
         merge.probe("one-live-of-five", "B", "four empty splits hold garbage and weigh nothing", _one_live),
         merge.probe("heads-empty-apart", "B", "a split is empty for one head and not for the other", _half_empty),
         paged.probe("open-page-of-one", "A", OPEN, _open_page),
+        paged.probe("golden-softmax-scale", "B", SCALE, lambda: {**_open_page(), "softmax_scale": 0.125}),
+        kept.probe("golden-softmax-scale", "B", SCALE, lambda: {**_open_page_kept(), "softmax_scale": 0.125}),
+        paged.probe(
+            "as-many-heads-as-slots", "A", "blocks of 2 tokens and 2 KV heads: [slot, head], not the reverse", _square
+        ),
         kept.probe("open-page-of-one", "A", OPEN, _open_page_kept),
     ]
 
@@ -63,6 +69,13 @@ def _open_page() -> Inputs:
     keys, values = rng.integers(-8, 9, size=(2, 2, 9, 4)) / 4.0
     pool = pooled([keys, keys[:, :5]], [values, values[:, :5]], [9, 5], 4, [[4, 1, 3], [2, 0]], 5, fill=1.0)
     return {"queries": rng.integers(-8, 9, size=(2, 2, 3, 4)) / 4.0, **pool}
+
+
+def _square() -> Inputs:
+    rng = generator("golden", "square")
+    keys, values = rng.integers(-8, 9, size=(2, 2, 5, 4)) / 4.0
+    pool = pooled([keys], [values], [5], 2, [[2, 0, 1]], 3)
+    return {"queries": rng.integers(-8, 9, size=(1, 2, 3, 4)) / 4.0, **pool}
 
 
 def _own_pages() -> Inputs:

@@ -37,6 +37,9 @@ def _build() -> list[Case]:
         stage.probe("golden-full-rank", "H", planted, partial(_planted, 4, 8, [8.0, 4.0, 2.0], 4)),
         stage.probe("golden-B16-d16", "H", planted, partial(_planted, 16, 16, [9.0, 6.0, 4.0, 1.0, 0.7], 3)),
         stage.probe("equal-modes-both-kept", "H", "two equal singular values, both kept: any basis", _equal_modes),
+        stage.probe(
+            "golden-weak-mode", "H", "a mode of 1% of the largest is a mode", partial(_planted, 6, 8, [8.0, 0.08], 2)
+        ),
         stage.probe("two-tokens", "A", "B = 2: one mode, the other columns are 0", partial(_planted, 2, 4, [3.0], 2)),
     ]
 
@@ -140,6 +143,12 @@ def _decode() -> list[Case]:
             decode(f"golden-bits-{bits}", "D", f"basis_bits {bits}", partial(spread, 36, G=2, bits=bits))
             for bits in BITS
         ],
+        decode(
+            "golden-rank-8",
+            "H",
+            "rank 8 of 16 tokens, nothing quantised",
+            partial(spread_pages, 80, d=16, budget=48, bits=None, G=1, H=1),
+        ),
         decode("golden-open-page-of-one", "A", OPEN, partial(spread, 33, G=2, bits=8)),
         *[
             decode(f"head-map-G{G}", "G", HEADS.format(G, G), partial(spread, 32, G=G, bits=8, apart=3.0))

@@ -41,6 +41,7 @@ def codebook_cases() -> list[Case]:
         one(3, "normal", 64, "three bits: +-.2451, .7560, 1.3439, 2.1519; the thresholds are other numbers"),
         one(4, "sphere", 16, "four bits at d = 16: the law's exponent is (d - 3)/2"),
         one(4, "sphere", 128, "four bits at d = 128"),
+        one(4, "sphere", 512, "four bits at d = 512: a table for one dimension is not one for all"),
         one(4, "sphere", 4096, "four bits in a high dimension: iteration from a uniform start converges slowly"),
         one(4, "sphere", 8192, "a grid over [-1, 1] leaves cells without a point: all levels must be used"),
         one(6, "normal", 64, "six bits"),

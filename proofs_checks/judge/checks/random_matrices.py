@@ -123,7 +123,9 @@ def unbiased(seeds: int, rest: float) -> Callable[[Calls, Inputs], Judgement]:
     """A trial of estimates of inner products: their mean over seeds is the inner product.
 
     Given all else, a row of the projection contributes sqrt(pi/2) |r| sign(s.r) (s.q), sqrt(pi/2) |r| |q|-Lipschitz in
-    the normals s; ``rest`` bounds |r| / |x|.
+    the normals s; ``rest`` bounds |r| / |x|. Many ports draw the rotation from a seed and the projection from the next,
+    so that one call's projection is the next call's rotation: the deviations are then a martingale's, each as bounded
+    given those before, and the tail of their mean is the same.
     """
 
     def trial(calls: Calls, inputs: Inputs) -> Judgement:

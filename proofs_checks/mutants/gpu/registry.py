@@ -53,7 +53,7 @@ def kernel_mutant(
 
 def kernel_mutants() -> dict[str, KernelMutant]:
     """All of them by id, in the order of the stage table."""
-    from proofs_checks.mutants.gpu import locks  # noqa: F401  (importing registers)
+    from proofs_checks.mutants.gpu import locks, readkv  # noqa: F401  (importing registers)
 
     order = {stage: i for i, stage in enumerate(STAGES)}
     return dict(sorted(_REGISTER.items(), key=lambda item: order[item[1].stage]))

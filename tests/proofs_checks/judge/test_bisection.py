@@ -104,13 +104,14 @@ def test_the_paged_step_is_bisected_too():
     assert "the fault lies in how locks_decode_paged joins them" in joined
 
 
+@pytest.mark.parametrize("reader", ["readkv_attention", "readkv_restricted_attention"])
 @pytest.mark.parametrize(
     "name", ["rotate-unscaled", "key-importance-maximum", "choose-one-short", "value-importance-maximum"]
 )
-def test_a_reader_is_told_which_of_its_stages_breaks_it(name):
+def test_a_reader_is_told_which_of_its_stages_breaks_it(name, reader):
     wrong = mutants()[name]
-    cases = [c for c in cases_of("readkv_attention") if c.profile == "quick" and "capture" not in c.name]
-    (line,) = bisection_lines(report_on(build_port({wrong.stage: wrong.function}), "readkv_attention", cases))
+    cases = [c for c in cases_of(reader) if c.profile == "quick" and "capture" not in c.name and not c.sized]
+    (line,) = bisection_lines(report_on(build_port({wrong.stage: wrong.function}), reader, cases))
     assert wrong.stage in line.split(" the reference ")[0]
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from proofs_checks.bounds.common import gamma
+from refimpl.checks import ArgumentError
 from refimpl.locks import dialect
 from refimpl.locks.decode import locks_decode
 from refimpl.locks.dialect import LOCKS_KV_0_1_4, PAPER
@@ -238,3 +239,8 @@ def test_queries_below_the_floor_of_the_scale():
     """1e-9 is 12.7 steps of 1e-8 / 127, so 13 of them."""
     assert dialect.round_queries(np.array([[1e-9, 0.0]])).tolist() == [[13 * (1e-8 / 127), 0.0]]
     assert dialect.round_queries(np.zeros((2, 0))).shape == (2, 0)
+
+
+def test_a_combine_that_no_dialect_has():
+    with pytest.raises(ArgumentError, match="combine: expected one of 'share_average', 'peak_normalised', got 'sum'"):
+        dialect.page_values(dialect.Profile(combine="sum"), scores=[[[0.0]]])

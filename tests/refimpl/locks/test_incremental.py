@@ -37,3 +37,10 @@ def test_another_shape_is_refused():
     builder = SummaryBuilder(kv_heads=1, head_size=2, page_size=4, rank=1)
     with pytest.raises(ArgumentError, match="keys"):
         builder.append(np.ones((2, 3, 2)))
+
+
+def test_keys_of_another_head_size_are_refused():
+    builder = SummaryBuilder(kv_heads=2, head_size=4, page_size=3, rank=1)
+    with pytest.raises(ArgumentError, match=r"keys: expected shape \[H, n, d\] with H=2, d=4, got \[2, 1, 5\]"):
+        builder.append(np.zeros((2, 1, 5)))
+    assert builder.append(np.zeros((2, 0, 4))) == 0

@@ -15,6 +15,7 @@ from refimpl.readkv.access_instances import (
 )
 from refimpl.readkv.access_model import (
     BRANCHING,
+    IDLE_BATCHES,
     OBLIVIOUS,
     QUERY_INDEPENDENT,
     Coins,
@@ -234,3 +235,18 @@ def test_theorem_2s_family_has_the_papers_logits():
         query, keys, _ = attention_family(sign=sign, values=np.zeros((2, 9)), query_sign=eta)
         logits = keys @ query / 3
         assert np.abs(logits - [5 * eta * sign, -5 * eta * sign]).max() <= 8 * 5 * 2.0**-53
+
+
+@pytest.mark.parametrize(("repeats", "legal"), [(IDLE_BATCHES, True), (IDLE_BATCHES + 1, False)])
+def test_a_reader_may_repeat_itself_so_often_and_no_oftener(repeats, legal):
+    """Batch 0 fetches, the next ones ask for the same address, an empty one stops."""
+    protocol = Protocol(
+        QUERY_INDEPENDENT, 1, 1, lambda x, coins: [1], lambda view: [0] if view.batch <= repeats else [], lambda seen: 7
+    )
+    if legal:
+        assert run_protocol(protocol, None, None).answer == 7
+        assert leaves_of_reader(protocol) == {((0, 0),), ((0, 1),)}
+    else:
+        for run in (lambda: run_protocol(protocol, None, None), lambda: leaves_of_reader(protocol)):
+            with pytest.raises(IllegalAccess, match=f"got {repeats} batches in a row without a new address"):
+                run()

@@ -73,6 +73,10 @@ def test_empty_rows():
             lambda: affine_dequantize(codes=[[1]], scale=[1.0, 2.0], zero=[0.0]),
             r"scale: expected shape \[1\], got \[2\]",
         ),
+        (
+            lambda: affine_dequantize(codes=1, scale=1.0, zero=0.0),
+            "^codes: expected at least one axis",
+        ),
         (lambda: affine_dequantize(codes=[[1]], scale=[np.inf], zero=[0.0]), "scale: expected finite"),
     ],
 )

@@ -50,6 +50,10 @@ def test_a_dead_channel_is_an_error_unless_a_floor_is_passed():
             lambda: calibrate_moments(mean=[0.0], covariance=[[1.0, 0.0]], transform=[[1.0]]),
             r"covariance: expected shape \[1, 1\], got \[1, 2\]",
         ),
+        (
+            lambda: calibrate_moments(mean=[0.0], covariance=[[0.0]], transform=[[1.0]]),
+            "^covariance: expected",
+        ),
         (lambda: calibrate_moments(mean=[0.0], covariance=[[-1.0]], transform=[[1.0]]), "nonnegative variances"),
     ],
 )

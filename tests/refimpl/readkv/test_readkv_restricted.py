@@ -156,3 +156,9 @@ def test_an_empty_cache():
     assert (result["output"] == 0).all()
     assert result["value_depths"].shape == (2, 0)
     assert result["key_depths"].sum() == 16
+
+
+def test_a_chooser_names_its_rate():
+    choose = group_chooser(np.array([0.5, 0.25]), 3, per_head=True, minimum_depth=0, paired=False)
+    with pytest.raises(ArgumentError, match="rate: expected at most the stored depth 2, got 3"):
+        choose(np.ones((1, 2)))
