@@ -86,7 +86,7 @@ quantiser, since no channel is worth more than another.
 
 ## Checked on this device
 
-`kvproof verify fastimpl.port --device cuda` passes every ReadKV stage. In the timed geometry, key and value depths equal
+`kvproof verify fastimpl.port --device cuda` passed every ReadKV stage, over several runs. In the timed geometry, key and value depths equal
 the greedy allocation of the same importances to the last tie; outputs lie within 0.3 % of a float32 decoding at the same
 depths; turning every unread bit changes no bit of the output; the scheduled control equals the Full Reader bit for bit at
 every length and batch.
