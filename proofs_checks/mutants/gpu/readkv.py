@@ -4,16 +4,19 @@ from proofs_checks.mutants.gpu.registry import kernel_mutant
 
 kernel_mutant(
     "gpu-readkv-reversed-planes", "readkv_attention", "D", "the packed cache holds the last bit of a path first",
-    first="key-prefixes", file="readkv/cache.py", old="return (code >> (7 - plane)) & 1", new="return (code >> plane) & 1",
+    first="key-prefixes", file="readkv/cache.py",
+    old="return (code >> (7 - plane)) & 1", new="return (code >> plane) & 1",
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-depth-off-by-one", "readkv_attention", "D", "channels are read one plane less deep than was chosen",
-    first="key-prefixes", file="readkv/prefix.py", old="depth = tl.load(depths + row * D + channel, mask=live, other=0)",
+    first="key-prefixes", file="readkv/prefix.py",
+    old="depth = tl.load(depths + row * D + channel, mask=live, other=0)",
     new="depth = tl.maximum(tl.load(depths + row * D + channel, mask=live, other=0) - 1, 0)",
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-slots-one-shallower", "readkv_attention", "D", "slots are made one plane less deep than was chosen",
-    first="H1-G8-T17-d64", file="readkv/slots.py", old="depth = tl.load(depths + row * D + channel, mask=live, other=0)",
+    first="H1-G8-T17-d64", file="readkv/slots.py",
+    old="depth = tl.load(depths + row * D + channel, mask=live, other=0)",
     new="depth = tl.maximum(tl.load(depths + row * D + channel, mask=live, other=0) - 1, 0)",
 )  # fmt: skip
 kernel_mutant(
