@@ -50,7 +50,7 @@ def weigh_kernel(
         tl.store(lses + row * GP + group, lse)
     length = tl.load(lengths + row // heads)
     inside = (token < length)[:, None] & (group < G)[None, :]
-    logit = tl.load(logits + (row * capacity + token)[:, None] * GP + group[None, :], mask=inside, other=0.0)
+    logit = tl.load(logits + (row * capacity + token)[:, None] * GP + group[None, :], mask=inside, other=float("-inf"))
     weight = tl.where(inside, tl.exp2(logit.to(tl.float32) - lse[None, :]), 0.0)
     value = tl.sum(weight * weight, 1)
     items, each, last = row_items(lengths, row, heads, 0, cost, cost, True, PAIRED)
@@ -71,7 +71,7 @@ def weights_kernel(
     block, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     group, token = tl.arange(0, GP), block * TOKENS + tl.arange(0, TOKENS)
     inside = (token < tl.load(lengths + row // heads))[:, None] & (group < G)[None, :]
-    logit = tl.load(logits + (row * capacity + token)[:, None] * GP + group[None, :], mask=inside, other=0.0)
+    logit = tl.load(logits + (row * capacity + token)[:, None] * GP + group[None, :], mask=inside, other=float("-inf"))
     lse = tl.load(lses + row * GP + group)
     weight = tl.where(inside, tl.exp2(logit.to(tl.float32) - lse[None, :]), 0.0)
     at = (row * G + group)[None, :] * tokens + token[:, None]

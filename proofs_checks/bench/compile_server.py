@@ -43,7 +43,8 @@ def apart(job: Job) -> dict[str, Any]:
 
 
 def _compile_and_leave(job: Job, out: IO[str], err: IO[str]) -> None:
-    os.dup2(err.fileno(), 2)
+    for said in (1, 2):  # assemblers print where they like; this process's own output is a protocol
+        os.dup2(err.fileno(), said)
     code = 1
     try:
         out.write(json.dumps(importlib.import_module("proofs_checks.bench.compile_only").compile_here(*job)))

@@ -146,7 +146,7 @@ def _decode() -> list[Case]:
         decode(
             "golden-rank-8",
             "H",
-            "rank 8: all eight modes",
+            "rank 8 of 16 tokens, nothing quantised",
             partial(spread_pages, 80, d=16, budget=48, bits=None, G=1, H=1),
         ),
         decode("golden-open-page-of-one", "A", OPEN, partial(spread, 33, G=2, bits=8)),

@@ -23,7 +23,7 @@ def test_one_kernel_compiles_for_a_device_that_is_not_here(capsys):
     assert row["registers"] > 0
 
 
-def test_every_kernel_compiles_for_hopper_and_for_amd_and_inline_ptx_for_all_nvidia():
+def test_every_kernel_compiles_for_amd_and_every_ptx_branch_for_all_nvidia():
     pytest.importorskip("triton")
     from proofs_checks.bench.compile_only import compile_jobs, names
 
@@ -76,3 +76,10 @@ def test_the_gpu_page_is_written_from_the_measured_results():
 
     written = runpy.run_path(str(ROOT / "benchmarks" / "gpu_page.py"))
     assert (ROOT / "docs" / "gpu.md").read_text() == written["page"](json.loads(written["RESULTS"].read_text()))
+
+
+def test_the_readkv_page_is_written_from_the_measured_results():
+    import runpy
+
+    written = runpy.run_path(str(ROOT / "benchmarks" / "readkv_page.py"))
+    assert (ROOT / "docs" / "gpu-readkv.md").read_text() == written["page"](json.loads(written["RESULTS"].read_text()))

@@ -155,3 +155,13 @@ def test_list_and_explain_say_what_a_case_is_for(capsys, tmp_path):
     assert {case["stage"] for case in listed["cases"]} == {"merge_attention"}
     assert main(["golden", "explain", "merge_attention/nothing"]) == 2
     assert main(["golden", "check", str(tmp_path)]) == 2
+
+
+def test_a_copy_is_the_whole_set_and_overwrites_nothing(tmp_path, capsys):
+    target = tmp_path / "mine"
+    assert main(["golden", "copy", str(target)]) == 0
+    assert main(["golden", "check", str(target), "--stages", "merge_attention"]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine"]
+    assert main(["golden", "copy", str(target)]) == 2
+    assert main(["golden", "copy", str(tmp_path / "no" / "such")]) == 2
+    assert "expected a new folder" in capsys.readouterr().err
