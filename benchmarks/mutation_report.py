@@ -17,12 +17,10 @@ OPEN = {"name": "Open", "why": "No reason is known: a test is missing.", "equiva
 PAGE = """# Mutation run
 
 Would the tests of the reference notice a wrong expression? mutmut {version} changes one expression of `refimpl` at a time.
-A mutant counts as killed when a test of `tests/refimpl` or an example in a docstring fails, or (timeout) takes {slower}
-times as long as without it. A function's tests run the fastest first; after {seconds:g} CPU seconds of them the mutant
-counts as survived. Property tests draw 30 examples, unshrunk. Mutants that a pattern in
-`benchmarks/mutation_reasons.toml` explains as equivalent are run only if the
-pattern came later. Again: `python -m tox run -e mutation`; this page is
-written by `benchmarks/mutation_report.py`.
+A mutant counts as killed when a test of `tests/refimpl` or an example in a docstring fails, or (timeout) takes {slower} times
+as long as without it. A function's tests run the fastest first; after {seconds:g} CPU seconds of them the mutant counts as
+survived. Property tests draw 30 examples, unshrunk. What a pattern in `benchmarks/mutation_reasons.toml` explains as
+equivalent is not run. Again: `python -m tox run -e mutation`; this page is written by `benchmarks/mutation_report.py`.
 
 {scope}
 

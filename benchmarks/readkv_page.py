@@ -86,10 +86,14 @@ quantiser, since no channel is worth more than another.
 
 ## Checked on this device
 
-`kvproof verify fastimpl.port --device cuda` passes every ReadKV stage. In the timed geometry, key and value depths equal
+`kvproof verify fastimpl.port --device cuda` passed every ReadKV stage, over several runs. In the timed geometry, key and value depths equal
 the greedy allocation of the same importances to the last tie; outputs lie within 0.3 % of a float32 decoding at the same
 depths; turning every unread bit changes no bit of the output; the scheduled control equals the Full Reader bit for bit at
 every length and batch.
+
+Wrong kernels (`proofs_checks/mutants/gpu/readkv.py`): reversed planes, depths off by one, value importance from exact
+attention and a dropped inverse rotation are caught in the interpreter. The same fault in the fast reader's slots, and a
+stale schedule in a captured graph, need the device and were not run. Neither were compute-sanitizer and a profiler.
 """
 
 

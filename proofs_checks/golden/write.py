@@ -79,8 +79,8 @@ def write(
         for stage in stages or STAGES:
             if progress:
                 progress(stage)
-            (building / stage).mkdir()
             for case in golden_cases(stage):
+                (building / stage).mkdir(exist_ok=True)
                 if case.id in retired:
                     raise GoldenError(f"{case.id}: a retired id is used again")
                 content, entry = content_of(case, inputs.get(case.id) or case.inputs())

@@ -77,6 +77,14 @@ def test_a_python_port_is_judged_outside_the_checkout(installed):
     assert "FAIL merge_attention" in bad.stdout
 
 
+def test_the_golden_files_are_checked_outside_the_checkout(installed):
+    done = installed("kvproof", "golden", "check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    refused = installed("kvproof", "golden", "write", "mine")
+    assert refused.returncode == 3
+    assert "kvproof[certify]" in refused.stderr
+
+
 def test_judging_loads_no_torch_and_the_package_is_typed(installed):
     look = "import sys, kvproof; print(sorted({'torch', 'triton', 'mpmath', 'matplotlib'} & set(sys.modules)))"
     done = installed("python", "-c", look)

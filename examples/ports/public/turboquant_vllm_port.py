@@ -14,7 +14,7 @@ LAWS = ("normal",)
 def lloyd_max_codebook(*, bits, law, d):
     from turboquant_vllm.lloyd_max import solve_lloyd_max
 
-    if bits > 5:
+    if bits > 4:
         raise NotImplementedError("the package documents 2 to 4 bits")
     levels, thresholds = solve_lloyd_max(d=64, bits=bits)
     return {"levels": levels.double() * 8.0, "thresholds": thresholds.double() * 8.0}

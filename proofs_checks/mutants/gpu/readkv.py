@@ -4,21 +4,25 @@ from proofs_checks.mutants.gpu.registry import kernel_mutant
 
 kernel_mutant(
     "gpu-readkv-reversed-planes", "readkv_attention", "D", "the packed cache holds the last bit of a path first",
-    file="readkv/cache.py", old="return (code >> (7 - plane)) & 1", new="return (code >> plane) & 1",
+    first="key-prefixes", file="readkv/cache.py",
+    old="return (code >> (7 - plane)) & 1", new="return (code >> plane) & 1",
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-depth-off-by-one", "readkv_attention", "D", "channels are read one plane less deep than was chosen",
-    file="readkv/prefix.py", old="depth = tl.load(depths + row * D + channel, mask=live, other=0)",
+    first="key-prefixes", file="readkv/prefix.py",
+    old="depth = tl.load(depths + row * D + channel, mask=live, other=0)",
     new="depth = tl.maximum(tl.load(depths + row * D + channel, mask=live, other=0) - 1, 0)",
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-slots-one-shallower", "readkv_attention", "D", "slots are made one plane less deep than was chosen",
-    file="readkv/slots.py", old="depth = tl.load(depths + row * D + channel, mask=live, other=0)",
+    first="H1-G8-T17-d64", file="readkv/slots.py",
+    old="depth = tl.load(depths + row * D + channel, mask=live, other=0)",
     new="depth = tl.maximum(tl.load(depths + row * D + channel, mask=live, other=0) - 1, 0)",
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-importance-from-exact-attention", "readkv_attention", "C",
-    "value depths are chosen by the attention that all stored key bits give", file="readkv/chain.py",
+    "value depths are chosen by the attention that all stored key bits give", first="value-importance",
+    file="readkv/chain.py",
     old="        self.weigh()\n        if self.chosen:\n            self.allocation.resolve()\n",
     new="        kept = self.key_depths.clone()\n        self.key_depths.fill_(self.cache.stored_depth)\n"
     "        self.read_keys()\n        self.weigh()\n        self.allocation.resolve()\n"
@@ -27,13 +31,13 @@ kernel_mutant(
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-no-inverse-rotation", "readkv_attention", "E", "the output is not rotated back",
-    file="readkv/merge.py",
+    first="inverse-rotation", file="readkv/merge.py",
     old="result = tl.sum(tl.where(live, value, 0.0)[:, None] * sign, 0) * inverse_root",
     new="result = tl.where(live, value, 0.0)",
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-stale-schedule", "readkv_attention", "J", "a captured step keeps the key depths of its first run",
-    file="readkv/chain.py", old="        self.choose_keys()\n        self.read_keys()\n",
+    first="reused-buffers", file="readkv/chain.py", old="        self.choose_keys()\n        self.read_keys()\n",
     new="        kept = getattr(self, 'kept', None)\n        self.choose_keys()\n        if kept is not None:\n"
     "            self.key_depths.copy_(kept)\n        self.kept = self.key_depths.clone()\n        self.read_keys()\n",
     port="replayed",

@@ -81,3 +81,10 @@ def test_the_gpu_page_is_written_from_the_measured_results():
 
     written = runpy.run_path(str(ROOT / "benchmarks" / "gpu_page.py"))
     assert (ROOT / "docs" / "gpu.md").read_text() == written["page"](json.loads(written["RESULTS"].read_text()))
+
+
+def test_the_readkv_page_is_written_from_the_measured_results():
+    import runpy
+
+    written = runpy.run_path(str(ROOT / "benchmarks" / "readkv_page.py"))
+    assert (ROOT / "docs" / "gpu-readkv.md").read_text() == written["page"](json.loads(written["RESULTS"].read_text()))

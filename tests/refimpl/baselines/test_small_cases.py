@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from refimpl.baselines.choose import evict_tokens
-from refimpl.baselines.codebook import codebook_scores
+from refimpl.baselines.codebook import codebook_encode, codebook_scores
 from refimpl.baselines.expected_attention import expected_query_moments
+from refimpl.baselines.kivi import kivi_quantize
 from refimpl.baselines.kvzip import kvzip_keep
 from refimpl.baselines.loki import loki_rank
 from refimpl.baselines.rocketkv import RocketBudgets, max_pool, rocketkv_budgets
 from refimpl.baselines.shadowkv import shadowkv_landmarks
 from refimpl.baselines.shared_basis import shared_basis_scores
+from refimpl.baselines.turboquant_slot import turboquant_pack_slots
 from refimpl.checks import ArgumentError
 
 
@@ -90,3 +92,24 @@ def test_moments_need_a_token_after_the_skipped_ones():
     with pytest.raises(ArgumentError) as caught:
         expected_query_moments(queries=queries[:, :, :4])
     assert str(caught.value) == "queries: expected more than 4 tokens, got T=4"
+
+
+def test_an_offset_that_float16_rounds_up_gives_no_negative_code():
+    """2051 is stored as 2052, ten steps of 0.1 above the group's values."""
+    rows = [[[2051.0, 2051.0], [2051.3, 2051.3]]]
+    q = kivi_quantize(keys=rows, values=np.swapaxes(rows, 1, 2), bits=2, group_size=2)
+    assert q["key_zero"].tolist() == [[[2052.0, 2052.0]]]
+    assert q["key_codes"].tolist() == q["value_codes"].tolist() == [[[0, 0], [0, 0]]]
+
+
+@pytest.mark.parametrize("name", ["key_norm", "value_scale", "value_zero"])
+def test_a_number_that_float16_cannot_hold_is_named(name):
+    numbers = {n: [1.0] for n in ("key_norm", "value_scale", "value_zero")}
+    with pytest.raises(ArgumentError, match=f"^{name}: expected numbers within float16, got 70000"):
+        turboquant_pack_slots(key_codes=[[0, 0]], value_codes=[[0, 0]], **numbers | {name: [70000.0]})
+
+
+def test_a_code_without_words_is_refused():
+    with pytest.raises(ArgumentError) as caught:
+        codebook_encode(keys=[[[1.0]]], codewords=np.zeros((1, 0, 1)))
+    assert str(caught.value) == "codewords: expected at least one, got N=0"

@@ -1,0 +1,133 @@
+"""The ReadKV reader on a GPU, where its matrix units and captured graphs are."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+if not torch.cuda.is_available():
+    pytest.skip("no CUDA device", allow_module_level=True)
+
+from fastimpl.readkv.cache import empty_cache, encode  # noqa: E402
+from fastimpl.readkv.chain import FLEXIBLE, RESTRICTED, ReadChain  # noqa: E402
+from fastimpl.readkv.fast import FastChain  # noqa: E402
+from fastimpl.readkv.reader import chain_for, full_reader, restricted_lefts, restricted_reader  # noqa: E402
+
+pytestmark = pytest.mark.gpu
+H, G, D, SCALE = 4, 7, 128, 128**-0.5
+
+
+def draw(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator("cuda").manual_seed(seed), device="cuda")
+
+
+def state_of(d=D):
+    signs = torch.where(draw(d, seed=9) < 0, -1.0, 1.0)
+    return {"key_mean": draw(H, d, seed=1), "key_scale": torch.exp(0.3 * draw(H, d, seed=2)),
+            "value_mean": draw(H, d, seed=3), "value_scale": torch.exp(0.3 * draw(H, d, seed=4)),
+            "key_signs": signs, "value_signs": signs.flip(0)}  # fmt: skip
+
+
+def cache_of(lengths, room, stored_depth=8, d=D, seed=5):
+    cache = empty_cache(len(lengths), room, state_of(d), stored_depth)
+    cache.lengths.copy_(torch.tensor(lengths, device="cuda"))
+    codes = torch.randint(0, 256, (2, len(lengths), H, room, d), device="cuda", dtype=torch.uint8,
+                          generator=torch.Generator("cuda").manual_seed(seed))  # fmt: skip
+    encode(cache, codes[0], codes[1])
+    return cache
+
+
+def queries_of(N, d=D, seed=6, size=3.0):
+    return (size * draw(N, H, G, d, seed=seed)).bfloat16()
+
+
+@pytest.mark.parametrize(("stored_depth", "d"), [(8, 128), (4, 128), (8, 64)])
+def test_turning_over_all_unread_bits_changes_no_bit_of_the_output(stored_depth, d):
+    cache = cache_of([3001, 700], 3001, stored_depth, d)
+    chain = restricted_reader(queries_of(2, d), cache, 2, d**-0.5)
+    assert isinstance(chain, FastChain)
+    right = chain.run().clone()
+    key_depths, value_depths = chain.key_depths.clone(), chain.value_depths.clone()
+    for plane in range(stored_depth):
+        cache.key_planes[:, plane] ^= torch.where(key_depths <= plane, -1, 0)[:, :, None].int()
+        half = 0xFFFF if plane % 2 == 0 else -0x10000
+        cache.value_planes[:, plane // 2] ^= torch.where(value_depths <= plane, half, 0)[:, :, None].int()
+    assert torch.equal(chain.run(), right)
+
+
+@pytest.mark.parametrize("rate", [1.5, 2, 4])
+def test_depths_are_the_greedy_allocation_to_the_last_tie(rate):
+    lengths = [8192, 3001]
+    cache = cache_of(lengths, 8192)
+    chain = restricted_reader(queries_of(2), cache, rate, SCALE)
+    chain.run()
+    for row in range(2 * H):
+        tokens = lengths[row // H]
+        items = -(-tokens // 2)
+        cost = torch.full((items,), 2, device="cuda")
+        cost[-1] = 2 - tokens % 2
+        worth = (chain.importance[row, :items, None] * chain.gains[1:]).view(torch.int32).flatten()
+        order = torch.argsort(worth, descending=True, stable=True)
+        item = order // (len(chain.gains) - 1)
+        taken = (torch.cumsum(cost[item], 0) <= int(chain.allocation.lefts[row])) & (worth[order] > 0)
+        wanted = 1 + torch.bincount(item[taken], minlength=items)
+        assert torch.equal(wanted.repeat_interleave(2)[:tokens], chain.value_depths[row, :tokens].long())
+
+
+@pytest.mark.parametrize("policy", [FLEXIBLE, RESTRICTED])
+def test_the_two_chains_buy_the_same_key_depths(policy):
+    cache, queries = cache_of([2000, 256], 2000), queries_of(2)
+    if policy is RESTRICTED:
+        lefts = restricted_lefts(cache, 2)
+    else:
+        lefts = tuple(torch.tensor([2 * H * n for n in each], device="cuda") for each in ((D, D), (2000, 256)))
+    fast, plain = (kind(queries, cache, policy, *lefts, SCALE) for kind in (FastChain, ReadChain))
+    fast.run()
+    plain.run()
+    assert torch.equal(fast.key_depths, plain.key_depths)
+    pools = fast.rows // fast.rows_per_pool
+    for chain in (fast, plain):
+        live = torch.arange(cache.capacity, device="cuda") < cache.lengths.repeat_interleave(H)[:, None]
+        spent = (chain.value_depths * live).view(pools, -1).long().sum(1)
+        minimum = policy.minimum * cache.lengths.repeat_interleave(H).view(pools, -1).sum(1)
+        assert ((spent - minimum) <= lefts[1]).all()
+        assert ((spent - minimum) >= lefts[1] - (policy.paired * 1)).all()
+
+
+@pytest.mark.parametrize("tokens", [100, 8192])
+def test_the_scheduled_control_is_the_full_reader_bit_for_bit(tokens):
+    cache, queries = cache_of([tokens], tokens, stored_depth=4), queries_of(1)
+    assert torch.equal(restricted_reader(queries, cache, 4, SCALE).run(), full_reader(queries, cache, SCALE).run())
+
+
+def test_a_replayed_graph_follows_queries_lengths_and_budgets():
+    cache, queries = cache_of([900, 2500], 4096), queries_of(2)
+    keys, values = restricted_lefts(cache, 2)
+    chain = chain_for(queries, cache, RESTRICTED, keys, values, SCALE)
+    chain.run()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        output = chain.run()
+    later = cache_of([4096, 17], 4096, seed=7)
+    for mine, new in ((cache.key_planes, later.key_planes), (cache.value_planes, later.value_planes),
+                      (cache.lengths, later.lengths), (queries, queries_of(2, seed=8))):  # fmt: skip
+        mine.copy_(new)
+    for mine, new in zip((keys, values), restricted_lefts(later, 2), strict=True):
+        mine.copy_(new)
+    graph.replay()
+    torch.cuda.synchronize()
+    fresh = restricted_reader(queries_of(2, seed=8), later, 2, SCALE).run()
+    assert torch.equal(output, fresh)
+    graph.replay()
+    assert torch.equal(output, fresh)
+
+
+def test_a_sequence_alone_has_the_bits_it_has_in_a_batch():
+    whole, queries = cache_of([3001, 700], 3001), queries_of(2)
+    both = FastChain(queries, whole, RESTRICTED, *restricted_lefts(whole, 2), SCALE, 256).run()
+    one = empty_cache(1, 3001, state_of())
+    one.lengths.fill_(700)
+    one.key_planes.copy_(whole.key_planes[H:])
+    one.value_planes.copy_(whole.value_planes[H:])
+    alone = FastChain(queries[1:], one, RESTRICTED, *restricted_lefts(one, 2), SCALE, 256).run()
+    assert torch.equal(alone[0], both[1])
