@@ -33,7 +33,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 TREE = ROOT / "build" / "mutation"
 RESULTS = ROOT / "build" / "mutation.json"
-REASONS = tomllib.loads((ROOT / "benchmarks" / "mutation_reasons.toml").read_text())["reason"]
+EXPLAINED = tomllib.loads((ROOT / "benchmarks" / "mutation_reasons.toml").read_text())
+REASONS, HISTORY = EXPLAINED["reason"], EXPLAINED["history"]
 TEST_SECONDS = 4.0
 """CPU time of a function's tests after which its mutant has survived, the fastest tests first."""
 SLOWER, MEMORY_BYTES = 20, 6 * 2**30
@@ -150,7 +151,7 @@ class MutationSession:
             status, reason = known["mutants"].get(mutant), reason_of(function, text)
             if reason and reason["equivalent"]:
                 known["mutants"][mutant], known["changes"][mutant] = "equivalent", text
-            elif status is None or (self.again and status in ("survived", "no tests")):
+            elif status in (None, "equivalent") or (self.again and status in ("survived", "no tests")):
                 self.start(function, mutant, sorted(tests[function], key=lambda t: t[0]))
             if place % 50 == 0:
                 RESULTS.write_text(json.dumps(self.results))

@@ -45,7 +45,12 @@ VERBS = {
     "verify": Verb("judge a port", JUDGE, "add_verify", "run_verify"),
     "cases": Verb("write the calls of all cases as files, for a port in any language", FILES, "add_cases", "run_cases"),
     "judge": Verb("judge the answers that a program wrote beside those calls", FILES, "add_judge", "run_judge"),
-    "list": Verb("list the stages, and the cases or what is built on request", JUDGE, "add_list", "run_list"),
+    "list": Verb(
+        "list the stages, and the cases or what is built on request",
+        "proofs_checks.judge.listing",
+        "add_list",
+        "run_list",
+    ),
     "explain": Verb("say what a case looks for and show its inputs", JUDGE, "add_explain", "run_explain"),
     "repro": Verb("make the one call of one case again and judge it", JUDGE, "add_repro", "run_repro"),
     "mutants": Verb("judge ports that are wrong on purpose: the kill matrix", "proofs_checks.mutants.command"),

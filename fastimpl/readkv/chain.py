@@ -78,16 +78,8 @@ class ReadChain:
         self.value_depths = make(self.rows, cache.capacity, kind=torch.int8)
         self.mixes = make(self.rows, self.splits, self.group, d)
         self.output = make(N, H, G, d, kind=queries.dtype)
-        self.allocation = Allocation(
-            self.importance,
-            self.gains,
-            value_lefts,
-            policy.minimum,
-            self.rows_per_pool,
-            cache.lengths,
-            H,
-            policy.paired,
-        )
+        pools = (self.rows_per_pool, cache.lengths, H, policy.paired)
+        self.allocation = Allocation(self.importance, self.gains, value_lefts, policy.minimum, *pools)
         self.key_allocation: Allocation | None = None
         levels = cache.stored_depth - policy.minimum
         self.chosen = levels > 0  # else every stored bit is read

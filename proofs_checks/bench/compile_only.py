@@ -76,20 +76,15 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
     }  # fmt: skip
     two |= readkv_configurations(branch, follow)
-    if ptx:
-        return two
+    return two if ptx else two | plain_configurations(follow, layout) | other_systems() | fixed_rate_codes()
+
+
+def plain_configurations(follow: dict[str, Any], layout: dict[str, Any]) -> dict[str, Configuration]:
+    """One configuration per attention and Locks kernel without inline PTX."""
+    group = {"G": 8, "G_PAD": 16}
     summary = {"centroids": "*fp32", "bases": "*fp32", "coefficients": "*fp32"}
-    finish = {
-        "M": 1,
-        **PAGE,
-        "RANK": 8,
-        "R_PAD": 8,
-        "V_PAD": 16,
-        "PACK": True,
-        "LEVEL": 7.0,
-        "DROP": 1e-5,
-        "QUAD_COUNT": 4,
-    }
+    finish = {"M": 1, **PAGE, "RANK": 8, "R_PAD": 8, "V_PAD": 16, "PACK": True, "LEVEL": 7.0, "DROP": 1e-5}
+    finish |= {"QUAD_COUNT": 4, **SWITCHES, **layout}
     chunk = {"G": 8, "G_PAD": 8, "CHUNK": 1024, "LENGTHS": True, "ROWS": 8}
     line: dict[str, Any] = {"RANK": 8, "BLOCK": 1024, "D": 128}
     split = {
@@ -103,7 +98,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         **SWITCHES,
         **follow,
     }
-    return two | other_systems() | fixed_rate_codes() | {
+    return {
         "split_attention_kernel": ("attention", split, {"pages": "*i32"}, 4),
         "merge_kernel": ("attention", {"G": 8, "D": 128, "D_PAD": 128, "BLOCK": 32, **follow}, {}, 4),
         "score_summary_kernel": ("locks.score", {"M": 16, **PAGE, "RANK": 8, **group, **SWITCHES}, summary, 4),
@@ -111,7 +106,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "mass_kernel": ("locks.combine", {**chunk, "POOL": False}, {}, 4),
         "shares_kernel": ("locks.combine", {**chunk, "RULE": 0, "STEP": 64}, {}, 4),
         "gram_kernel": ("locks.summary", {"M": 1, **PAGE, "PRECISION": "ieee", **SWITCHES}, {}, 1),
-        "finish_kernel": ("locks.summary", {**finish, **SWITCHES, **layout}, {}, 1),
+        "finish_kernel": ("locks.summary", finish, {}, 1),
         "quantize_kernel": ("locks.quantize", {"N": 128, "N_PAD": 128, "LINES": 4}, {}, 4),
         "dequantize_kernel": ("locks.quantize", {"N": 128, "BLOCK": 1024}, {}, 4),
         "pack_kernel": ("locks.quantize", line, {}, 4),

@@ -30,17 +30,26 @@ POOLED_BUDGET = [
 ]
 
 
+STAGE = Family("locks_decode", "C")
+
+
 def decode_cases() -> list[Case]:
     """Cases of `locks_decode`."""
-    stage = Family("locks_decode", "C")
+    return [*_page_probes(), *_summary_probes(), *_sized_cases(STAGE), *_general_cases(STAGE)]
 
-    def probe(name: str, suspect: str, why: str, inputs: Any, **more: Any) -> Case:
-        return stage.probe(name, suspect, why, inputs, kind="set", **more)
 
-    def shaped(masses: Any, **more: Any) -> Any:
-        """Three query heads: the first line's, and twice the second's."""
-        return partial(shaped_pages, [masses[0], masses[1], masses[1]], **more)
+def probe(name: str, suspect: str, why: str, inputs: Any, **more: Any) -> Case:
+    """A probe judged by its pages and the output on them."""
+    return STAGE.probe(name, suspect, why, inputs, kind="set", **more)
 
+
+def shaped(masses: Any, **more: Any) -> Any:
+    """Three query heads: the first line's, and twice the second's."""
+    return partial(shaped_pages, [masses[0], masses[1], masses[1]], **more)
+
+
+def _page_probes() -> list[Case]:
+    """What isolates faults of pages, budgets and the combination of heads."""
     return [
         probe("no-tokens", "B", "T = 0: output 0, no pages", partial(spread_pages, 0)),
         probe("two-complete-pages", "C", "k = 2 of 10 complete pages", partial(spread_pages, 160, budget=32)),
@@ -69,6 +78,12 @@ def decode_cases() -> list[Case]:
         probe(
             "sum-not-max", "B", "a page of many tokens outweighs one high token", partial(carried_pages, 0, 3.5, 2.0)
         ),
+    ]
+
+
+def _summary_probes() -> list[Case]:
+    """What isolates faults of the summaries and their codes."""
+    return [
         probe("largest-modes", "H", "the largest modes are kept", partial(carried_pages, 0, 8.0, 2.5)),
         probe("centred-modes", "H", "the mean takes no mode", partial(carried_pages, 1, 8.0, 2.5)),
         probe("least-mode-dropped", "H", "modes beyond the rank are dropped", partial(carried_pages, 3, 8.0, 2.5)),
@@ -82,9 +97,7 @@ def decode_cases() -> list[Case]:
         probe("every-mode-of-4", "H", "rank 4 keeps four modes", partial(carried_pages, 3, 8.0, 2.5, rank=4)),
         probe("every-mode-of-8", "H", "rank 8 keeps eight modes", partial(carried_pages, 7, 8.0, 2.5, rank=8, modes=8)),
         probe("last-page-counts", "A", "a complete last page is in every normaliser", shaped(TAIL_HOLDS_HEAD_0)),
-        *_sized_cases(stage),
         probe("ternary-codes", "D", "int2 codes to nearest, a scale per column", partial(_level, 2, 320, 3)),
-        *_general_cases(stage),
     ]
 
 

@@ -17,16 +17,24 @@ CLOSE_GAINS = "gains 1/2 and 1/4 + 2^-12: a second step of weight 1 is worth mor
 CLOSE = "importances 1 and 1 + 2^-12: equal in half precision, not in float32"
 
 
+STAGE = Family("readkv_choose_depths", "C")
+
+
 def choose_cases() -> list[Case]:
     """Cases of `readkv_choose_depths`."""
-    stage = Family("readkv_choose_depths", "C")
+    return [*_exact_cases(), *_drawn_cases(STAGE)]
 
-    def exact(name: str, why: str, importance: Any, gains: Any, budget: int, suspect: str = "C", **more: Any) -> Case:
-        def inputs() -> Inputs:
-            return {"importance": np.asarray(importance), "gains": np.asarray(gains), "budget": budget, **more}
 
-        return stage.exact(name, suspect, why, inputs)
+def exact(name: str, why: str, importance: Any, gains: Any, budget: int, suspect: str = "C", **more: Any) -> Case:
+    """A probe on inputs whose gains compare exactly."""
 
+    def inputs() -> Inputs:
+        return {"importance": np.asarray(importance), "gains": np.asarray(gains), "budget": budget, **more}
+
+    return STAGE.exact(name, suspect, why, inputs)
+
+
+def _exact_cases() -> list[Case]:
     one, tree = [1.0, 0.0, 0.0, 0.0], gains_of()
     return [
         exact("largest-first", EXCHANGE, [4.0, 1.0], [0.5, 0.25], 3),
@@ -46,7 +54,7 @@ def choose_cases() -> list[Case]:
         exact("minimum-and-more", MINIMUM, [1024.0, 1.0], tree, 5, minimum_depth=1),
         exact("minimum-only", "the budget is the minimum", [1.0, 2.0], tree, 4, minimum_depth=2),
         exact("minimum-at-the-top", "minimum_depth W", [1.0, 2.0], tree[:3], 6, minimum_depth=3),
-        stage.illegal("minimum-beyond-budget", "C", "3 items at minimum_depth 2 need 6, not 5: refused", _beyond),
+        STAGE.illegal("minimum-beyond-budget", "C", "3 items at minimum_depth 2 need 6, not 5: refused", _beyond),
         exact("tied-levels-odd", "the same with 3 refinements", np.ones(3), [0.5, 0.5, 0.25], 3),
         exact("close-gains", CLOSE_GAINS, [0.5, 1.0], [0.5, 0.25 + 2.0**-12], 2, "I"),
         exact("one-item", "N = 1: all it can take", [0.5], tree, 5),
@@ -58,7 +66,6 @@ def choose_cases() -> list[Case]:
             "tiny-importances", "2^-70 and less are still worth something", 2.0 ** -np.arange(70.0, 90), tree, 40, "I"
         ),
         exact("large-importances", "2^100 does not overflow", 2.0 ** np.arange(100.0, 80, -1), tree, 37, "I"),
-        *_drawn_cases(stage),
     ]
 
 

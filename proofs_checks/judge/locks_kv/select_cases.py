@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from proofs_checks.judge.case import Case, Family, Inputs, generator
-from proofs_checks.judge.cases import locks_select
+from proofs_checks.judge.cases import locks_pages, locks_select
 
 
 def share_cases() -> list[Case]:
@@ -103,7 +103,7 @@ def select_cases() -> list[Case]:
         probe("zeros-and-signs", "+0 and -0 are equal", [[0.0, -0.0, 0.0, 0.25, -0.0, 0.0, 0.0]], 32),
         probe("own-heads", "each KV head selects for itself", np.stack([ramp[0], ramp[0, ::-1]]), 48, suspect="G"),
         probe("tiny-values", "values of 2^-100 still rank", ramp * 2.0**-100, 64),
-        *[c for c in locks_select.select_cases() if not c.probe],
+        *[c for c in locks_pages.select_cases() if not c.probe],
     ]
 
 

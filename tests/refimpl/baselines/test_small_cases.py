@@ -9,7 +9,7 @@ from refimpl.baselines.expected_attention import expected_query_moments
 from refimpl.baselines.kivi import kivi_quantize
 from refimpl.baselines.kvzip import kvzip_keep
 from refimpl.baselines.loki import loki_rank
-from refimpl.baselines.rocketkv import RocketBudgets, max_pool, rocketkv_budgets
+from refimpl.baselines.rocketkv import RocketBudgets, max_pool, rocketkv_budgets, rocketkv_tokens
 from refimpl.baselines.shadowkv import shadowkv_landmarks
 from refimpl.baselines.shared_basis import shared_basis_scores
 from refimpl.baselines.turboquant_slot import turboquant_pack_slots
@@ -113,3 +113,8 @@ def test_a_code_without_words_is_refused():
     with pytest.raises(ArgumentError) as caught:
         codebook_encode(keys=[[[1.0]]], codewords=np.zeros((1, 0, 1)))
     assert str(caught.value) == "codewords: expected at least one, got N=0"
+
+
+def test_rocketkv_of_no_tokens_keeps_none():
+    chosen = rocketkv_tokens(queries=[[[1.0, 0.5]]], keys=np.zeros((1, 0, 2)), chunk_size=2, rank=1, kept_tokens=3)
+    assert (chosen["channels"].tolist(), chosen["tokens"].shape) == ([[0]], (1, 0))
