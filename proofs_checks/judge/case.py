@@ -13,7 +13,8 @@ from proofs_checks.judge.judgement import Judgement, Kind
 from proofs_checks.numbers import Precision
 
 Inputs = dict[str, Any]
-PROFILES = ("quick", "default", "deep")
+PROFILES = ("interpreter", "quick", "default", "deep")
+"""Each has all cases of the one before; "interpreter" is for ports that pay for every operation."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,13 @@ def generator(*words: str) -> np.random.Generator:
 def within_profile(case: Case, profile: str) -> bool:
     """Whether a profile includes the case: quick is part of default, default of deep.
 
+    Of quick, "interpreter" has the probes that isolate a fault on inputs of a usual size, and no general case.
+
     >>> PROFILES.index("quick") < PROFILES.index("deep")
     True
     """
+    if profile == "interpreter":
+        return case.profile == "quick" and case.probe and not case.sized
     return PROFILES.index(case.profile) <= PROFILES.index(profile)
 
 

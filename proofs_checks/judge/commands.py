@@ -56,7 +56,8 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
         "--profile",
         choices=PROFILES,
         default="default",
-        help="quick for every edit, default adds long inputs, deep takes every case",
+        help="quick for every edit, default adds long inputs, deep takes every case; interpreter takes probes alone, "
+        "for ports that run in Triton's interpreter",
     )
 
 

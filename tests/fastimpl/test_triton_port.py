@@ -29,6 +29,6 @@ def test_the_interpreted_kernels_pass_their_stage(stage, monkeypatch, tmp_path):
     monkeypatch.setenv("TRITON_INTERPRET", "1")
     port = tmp_path / "one_dtype.py"
     port.write_text(ONE_DTYPE)
-    report = verify(str(port), [stage], "quick", None, 240.0)
+    report = verify(str(port), [stage], "interpreter", None, 240.0)
     assert report.verdict == "PASS", report
     assert [s.stage for s in report.stages if s.verdict == "PASS"] == [stage]

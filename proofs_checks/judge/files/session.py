@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from proofs_checks.judge.case import PROFILES, Case
+from proofs_checks.judge.case import PROFILES, Case, within_profile
 from proofs_checks.judge.declared import CONSTANTS, Declared, PortError
 from proofs_checks.judge.dialects import DIALECTS, PAPER
 from proofs_checks.judge.files import layout
@@ -52,7 +52,7 @@ class FileSession:
 
     def takes(self, case: Case) -> bool:
         """Whether the folder holds the case."""
-        profiles = PROFILES.index(case.profile) <= PROFILES.index(self.manifest.profile)
+        profiles = within_profile(case, self.manifest.profile)
         return profiles and layout.in_files(case) and case.stage in self.manifest.stages
 
     def renew(self) -> bool:
