@@ -44,11 +44,14 @@ def golden_directory() -> Path:
 def read_sums(content: bytes) -> dict[str, str]:
     """Digest of every file, as `sha256sum` writes them. Raises ContentError."""
     sums = {}
-    for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), start=1):
+    *lines, last = content.decode("utf-8", "replace").split("\n")  # splitlines would take other bytes for line ends
+    for number, line in enumerate([*lines, last] if last else lines, start=1):
         found, gap, name = line[:64], line[64:66], line[66:]
         if not manifests.HEX.fullmatch(found) or gap != "  " or not name or name in sums:
             raise ContentError(f"line {number}: expected a SHA-256, two spaces and a new name, got {line[:80]!r}")
         sums[name] = found
+    if last:
+        raise ContentError(f"line {len(sums)}: expected a line feed at its end")
     return sums
 
 
