@@ -18,7 +18,7 @@ ROLES = {
     "int8": "int8",
     "uint8": "uint8",
     "index": "any integer type",
-    "plain": "number, string or None",
+    "plain": "number, boolean, string or None",
 }
 INTRODUCTION = """# Stages
 
