@@ -14,6 +14,9 @@ from proofs_checks.numbers import FORMATS
 
 SCHEMAS = Path(__file__).parents[3] / "proofs_checks" / "judge" / "schemas"
 
+DRAWN = {"turboquant_rotation", "turboquant_inner_products", "qjl_inner_products"}
+"""Stages that draw at random: judged over many calls of a live port, which files cannot hold."""
+
 
 def validator(name):
     schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
@@ -36,7 +39,7 @@ def test_every_call_fits_its_schema_and_names_its_own_folder(folder):
         check.validate(call)
         name = call["id"].partition("/")[2] + (".changed" if call["call"] == "changed" else "")
         assert path.parent.relative_to(folder).as_posix() == f"{call['stage']}/{name}@{call['dtype']}"
-    assert {json.loads(p.read_text())["stage"] for p in paths} == set(STAGES)
+    assert {json.loads(p.read_text())["stage"] for p in paths} == set(STAGES) - DRAWN
 
 
 def test_the_manifest_fits_its_schema(folder):
