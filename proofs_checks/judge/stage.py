@@ -21,8 +21,8 @@ class Stage:
 
     ``arguments`` maps keywords to roles: "input" (arrives rounded to the port's input dtype), "float" (arrives as
     float32), "int8", "uint8", "index" (int64), "plain" (a number, boolean, string or None). ``results`` maps names to
-    roles: "output" (the declared output dtype), "float" (the accumulation dtype), "floats" (a list of such arrays), "int8",
-    "uint8", "index".
+    roles: "output" (the declared output dtype), "float" (the accumulation dtype), "floats" (a list of such arrays),
+    "int8", "uint8", "index".
     """
 
     name: str

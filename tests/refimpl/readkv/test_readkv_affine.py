@@ -37,12 +37,19 @@ def test_codes_are_the_nearest_integers_in_exact_arithmetic(x, bits):
         if low == high:
             assert result["codes"][i, j] == 0
             continue
+        if (high - low) / levels < Fraction(2.0**-1022):
+            continue  # a scale below the normal numbers has no relative precision to speak of
         steps = (Fraction(float(x[i, j])) - low) * levels / (high - low)
         # three roundings (x - zero, the scale's two and the quotient) of a number up to 2^bits - 1
         assert abs(int(result["codes"][i, j]) - steps) <= Fraction(1, 2) + Fraction(5 * U) * levels
-        if (high - low) / levels < Fraction(2.0**-1022):
-            continue  # a scale below the normal numbers has no relative precision to speak of
         assert abs(Fraction(float(result["scale"][i])) * levels - (high - low)) <= Fraction(3 * U) * (high - low)
+
+
+def test_a_range_that_no_scale_can_hold_gives_codes_0():
+    """A third of the least number above 0 is 0."""
+    result = affine_quantize(x=np.array([[5e-324, 0.0]]), bits=2)
+    assert (result["scale"].tolist(), result["codes"].tolist()) == ([0.0], [[0, 0]])
+    assert affine_dequantize(**result).tolist() == [[0.0, 0.0]]
 
 
 @given(arrays(np.float64, (2, 5), elements=st.floats(-100, 100)), st.integers(1, 8))
