@@ -13,7 +13,6 @@ import pytest
 from compiled import CXX
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.xdist_group("wheel")  # one build and one environment for all of them
 
 
 @pytest.fixture(scope="module")
