@@ -29,6 +29,7 @@ def load_port(spec: str) -> ModuleType:
     """
     if shared_library.is_shared_library(spec):
         return shared_library.load(spec)
+    sys.dont_write_bytecode = True  # else a port edited within a second, to the same length, is judged as it was
     path = Path(spec)
     package = (path / "__init__.py").is_file()
     if not (spec.endswith(".py") or path.is_file() or package):

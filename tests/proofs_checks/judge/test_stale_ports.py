@@ -1,5 +1,7 @@
 """Ports whose answers were not computed for this call are caught, whatever the harness left in memory (class K)."""
 
+import os
+
 import pytest
 
 from proofs_checks.judge.verify import verify
@@ -84,3 +86,12 @@ def merge_attention(*, outputs, lses, out=None):
 """
     )
     assert verify(str(path), ["merge_attention"]).verdict == "PASS"
+
+
+def test_a_port_edited_within_a_second_is_judged_as_it_is_now(tmp_path):
+    port, body = tmp_path / "edited_port.py", "def locks_pack_basis(*, basis_codes):\n    return {}\n"
+    right = "from refimpl import port\n\n\n" + body.format("port.locks_pack_basis(basis_codes=basis_codes) + 0")
+    for text, verdict in ((right, "PASS"), (right.replace("+ 0", "+ 1"), "FAIL")):
+        port.write_text(text)
+        os.utime(port, (1_000_000_000, 1_000_000_000))
+        assert verify(str(port), ["locks_pack_basis"], "quick").verdict == verdict
