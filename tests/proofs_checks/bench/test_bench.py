@@ -23,20 +23,11 @@ def test_one_kernel_compiles_for_a_device_that_is_not_here(capsys):
     assert row["registers"] > 0
 
 
-def outside_readkv():
-    """Kernels and branches of attention, of Locks and of the other systems."""
-    from proofs_checks.bench.compile_only import configurations, names
-
-    return [(k, b) for k, b in names() if not configurations(b, False)[k][0].startswith("readkv")]
-
-
-def test_every_kernel_compiles_for_amd_and_every_ptx_branch_for_all_nvidia():
+def test_every_kernel_compiles_for_every_target_in_the_branch_that_it_uses():
     pytest.importorskip("triton")
-    from proofs_checks.bench.compile_only import compile_jobs
+    from proofs_checks.bench.compile_only import compile_jobs, used_jobs
 
-    jobs = [(kernel, "hip:gfx942", branch) for kernel, branch in outside_readkv() if branch == "plain"]
-    for target in ("cuda:80", "cuda:90", "cuda:100"):
-        jobs += [(kernel, target, branch) for kernel, branch in outside_readkv() if branch == "ptx"]
+    jobs = used_jobs()
     results = compile_jobs(jobs, 2)
     assert [(job, result["message"]) for job, result in zip(jobs, results, strict=True) if not result["ok"]] == []
     assert all(result["registers"] > 0 for result in results)
@@ -52,10 +43,10 @@ def test_every_kernel_compiles_for_every_target():
 
 def test_the_committed_compile_report_covers_every_kernel_and_target():
     pytest.importorskip("triton")
-    from proofs_checks.bench.compile_only import TARGETS
+    from proofs_checks.bench.compile_only import TARGETS, names
 
     rows = json.loads((ROOT / "benchmarks" / "results" / "compile.json").read_text())["kernels"]
-    wanted = {(k, t, b) for k, b in outside_readkv() for t in TARGETS if not (b == "ptx" and t.startswith("hip"))}
+    wanted = {(k, t, b) for k, b in names() for t in TARGETS if not (b == "ptx" and t.startswith("hip"))}
     assert {(row["kernel"], row["target"], row["branch"]) for row in rows} >= wanted
     assert all(row["ok"] for row in rows)
 
