@@ -46,7 +46,6 @@ def test_the_manifest_lists_every_golden_case_in_its_present_words():
     assert {entry["id"]: (entry["kind"], entry["why"]) for entry in stored} == wanted
 
 
-
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A set of one stage with one case, whose inputs are drawn anew at every call."""
