@@ -42,7 +42,7 @@ def gather_sequence(pool: Any, block_table: Any, tokens: int) -> Any:
     """
     page_size, heads, width = pool.shape[1:]
     used = np.asarray(block_table)[: page_count(tokens, page_size)]
-    rows = pool[used].reshape(-1, heads, width)[:tokens]  # [tokens, H, d]
+    rows = pool[used].reshape(len(used) * page_size, heads, width)[:tokens]  # [tokens, H, d]
     return np.moveaxis(rows, 0, 1)
 
 
@@ -61,6 +61,8 @@ class PagedCache:
         self.block_table = integers("block_table", block_table, "N Pmax", sizes)
         self.tokens = integers("tokens", tokens, "N", sizes, low=0)
         self.sizes, self.page_size = sizes, sizes["B"]
+        if self.page_size == 0:
+            raise ArgumentError("key_pool: expected blocks of at least one token, got B=0")
         self._check_table()
 
     def _check_table(self) -> None:

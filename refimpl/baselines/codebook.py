@@ -99,8 +99,9 @@ def codebook_scores(*, queries: Any, codes: Any, codewords: Any, softmax_scale: 
     if sizes["B"] == 0:
         raise ArgumentError("codes: expected at least one token per page, got B=0")
     logits = scale_of(softmax_scale, sizes["d"]) * np.einsum("hgd,hnd->hgn", queries, codewords, optimize=True)
-    index = np.broadcast_to(codes.reshape(sizes["H"], 1, -1), (*logits.shape[:2], codes[0].size if len(codes) else 0))
-    return log_sum_exp(np.take_along_axis(logits, index, axis=2).reshape(*logits.shape[:2], *codes.shape[1:]))
+    H, G = logits.shape[:2]
+    index = codes.reshape(H, 1, sizes["P"] * sizes["B"]).repeat(G, axis=1)  # [H, G, P * B]
+    return log_sum_exp(np.take_along_axis(logits, index, axis=2).reshape(H, G, *codes.shape[1:]))
 
 
 def codebook_state_bytes(entries: int, page_size: int, head_size: int, pages_per_table: float) -> float:

@@ -99,12 +99,13 @@ def kivi_dequantize(
     value_scale = real("value_scale", value_scale, "H T value_groups", sizes)
     value_zero = real("value_zero", value_zero, "H T value_groups", sizes)
     H, T, d = key_codes.shape
-    for name, whole_axis, groups in (("key_scale", T, sizes["key_groups"]), ("value_scale", d, sizes["value_groups"])):
+    key_groups, value_groups = sizes["key_groups"], sizes["value_groups"]
+    for name, whole_axis, groups in (("key_scale", T, key_groups), ("value_scale", d, value_groups)):
         if (groups == 0 and whole_axis) or (groups and whole_axis % groups):
             raise ArgumentError(f"{name}: expected a number of groups that divides {whole_axis}, got {groups}")
-    key_rows = key_codes.reshape(H, sizes["key_groups"], -1, d) if T else key_codes.reshape(H, 0, 1, d)
+    key_rows = key_codes.reshape(H, key_groups, T // max(key_groups, 1), d)  # [H, groups, group, d]
     keys = affine_dequantize(codes=key_rows.swapaxes(-1, -2), scale=key_scale, zero=key_zero)
-    value_rows = value_codes.reshape(H, T, sizes["value_groups"], -1) if value_codes.size else value_codes[..., None]
+    value_rows = value_codes.reshape(H, T, value_groups, d // max(value_groups, 1))
     values = affine_dequantize(codes=value_rows, scale=value_scale, zero=value_zero)
     return {"keys": keys.swapaxes(-1, -2).reshape(H, T, d), "values": values.reshape(H, T, d)}
 

@@ -83,5 +83,7 @@ def qjl_inner_products(*, x: Any, queries: Any, seed: int) -> FloatArray:
     """
     sizes = Sizes()
     x, queries = real("x", x, "N d", sizes), real("queries", queries, "M d", sizes)
+    if sizes["d"] == 0:
+        raise ArgumentError("x: expected at least one channel, got d=0")
     projection = qjl_projection(rows=sizes["d"], d=sizes["d"], seed=seed)
     return qjl_estimate(**qjl_encode(x=x, projection=projection), projection=projection, queries=queries)

@@ -108,7 +108,7 @@ def quest_pages(*, scores: Any, budget_tokens: int, page_size: int, recent_pages
     scores[..., sizes["P"] - whole("recent_pages", recent_pages, low=0, high=kept) :] = np.inf
     pages = best(scores, kept)
     read = np.zeros((sizes["H"], sizes["P"]), dtype=np.uint8)
-    np.put_along_axis(read, pages.reshape(sizes["H"], -1), 1, axis=1)
+    np.put_along_axis(read, pages.reshape(sizes["H"], sizes["G"] * kept), 1, axis=1)
     return {"pages": pages, "read": read}
 
 

@@ -94,7 +94,7 @@ def rocketkv_tokens(
         softmax over tokens. Both ascending.
 
     Raises:
-        ArgumentError: a shape, a non-finite value, or a size out of range.
+        ArgumentError: a shape, a non-finite value, no query head, or a size out of range.
 
     Source: Locks App. C.1 (RocketKV's estimator); a channel's extreme is the maximum where sum_g q_gc > 0, else the
     minimum (AMB-62).
@@ -106,6 +106,8 @@ def rocketkv_tokens(
     """
     sizes = Sizes()
     queries, keys = real("queries", queries, "H G d", sizes), real("keys", keys, "H T d", sizes)
+    if sizes["G"] == 0:
+        raise ArgumentError("queries: expected at least one query head, got G=0")
     channels = sparq_channels(queries, rank)
     size = whole("chunk_size", chunk_size, low=1)
     scores = chunk_scores(queries, keys, channels, size, scale_of(softmax_scale, sizes["d"]))

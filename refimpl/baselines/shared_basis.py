@@ -145,11 +145,14 @@ def bucket_basis_pages(*, key_pages: Any, rank: int, bucket: int, form: str) -> 
     """
     sizes = Sizes()
     pages = real("key_pages", key_pages, "H P B d", sizes)
+    if sizes["B"] == 0:
+        raise ArgumentError("key_pages: expected at least one token per page, got B=0")
     size = whole("bucket", bucket, low=1)
     result = np.empty_like(pages)
     for start in range(0, sizes["P"], size):
         part = pages[:, start : start + size]
-        fit = sequence_basis(keys=part.reshape(sizes["H"], -1, sizes["d"]), rank=rank)
+        keys = part.reshape(sizes["H"], part.shape[1] * sizes["B"], sizes["d"])
+        fit = sequence_basis(keys=keys, rank=rank)
         result[:, start : start + size] = shared_basis_pages(key_pages=part, form=form, **fit)
     return result
 
@@ -164,7 +167,7 @@ def captured_energy(*, key_pages: Any, reconstruction: Any) -> FloatArray:
         key_pages, reconstruction: [H, P, B, d].
 
     Raises:
-        ArgumentError: a shape or a non-finite value.
+        ArgumentError: a shape, a non-finite value, or pages without tokens.
 
     Source: Locks App. D (Tables D.12, D.16); AMB-28.
 
@@ -175,6 +178,8 @@ def captured_energy(*, key_pages: Any, reconstruction: Any) -> FloatArray:
     sizes = Sizes()
     pages = real("key_pages", key_pages, "H P B d", sizes)
     rebuilt = real("reconstruction", reconstruction, "H P B d", sizes)
+    if sizes["B"] == 0:
+        raise ArgumentError("key_pages: expected at least one token per page, got B=0")
     lost = ((pages - rebuilt) ** 2).sum(axis=(2, 3))
     total = ((pages - pages.mean(axis=2, keepdims=True)) ** 2).sum(axis=(2, 3))
     flat = np.where(lost == 0, 1.0, -np.inf)

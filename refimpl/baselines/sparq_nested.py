@@ -8,7 +8,7 @@ import numpy as np
 
 from refimpl.attention import scale_of
 from refimpl.baselines.sparq import RANKINGS, probe_scores, ranked_tokens, sparq_channels, sparse_step
-from refimpl.checks import FloatArray, choice, whole
+from refimpl.checks import ArgumentError, FloatArray, choice, whole
 from refimpl.readkv.reader import PrefixCache, check_cache, reconstructed_keys, reconstructed_values
 from refimpl.readkv.rotation import readkv_rotate, unrotate
 from refimpl.readkv.tree import LEAF_DEPTH
@@ -58,6 +58,8 @@ def sparq_nested_attention(
     arrays = {"key_codes": key_codes, "value_codes": value_codes, "key_mean": key_mean, "key_scale": key_scale}
     arrays |= {"value_mean": value_mean, "value_scale": value_scale, "key_signs": key_signs, "value_signs": value_signs}
     queries, cache = check_cache(queries, arrays, LEAF_DEPTH)
+    if cache.key_codes.shape[1] == 0:
+        raise ArgumentError("key_codes: expected at least the current token, got T=0")
     scale = scale_of(softmax_scale, queries.shape[-1])
     rotated = readkv_rotate(x=queries, signs=cache.key_signs)
     channels = sparq_channels(rotated, rank)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.baselines.rope import as_complex, pair_values
-from refimpl.checks import FloatArray, Sizes, choice, integers, real, whole
+from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, integers, real, whole
 
 OFFSETS = tuple(2**i for i in range(17))
 """Distances ahead at which a token is scored: 1, 2, 4, ..., 65536."""
@@ -37,7 +37,7 @@ def triattention_scores(
         magnitude: [H, G, d/2], E|q_f|. step: t. offsets: [O] whole numbers. aggregate: "mean" or "max" over offsets.
 
     Raises:
-        ArgumentError: a shape, a non-finite value, or another aggregate.
+        ArgumentError: a shape, a non-finite value, no offset, or another aggregate.
 
     Source: Locks App. C.2 (TriAttention); AMB-66.
 
@@ -55,6 +55,8 @@ def triattention_scores(
     frequencies = pair_values("frequencies", frequencies, "F", sizes)
     magnitude = real("magnitude", magnitude, "H G F", sizes)
     ahead = whole("step", step, low=0) + integers("offsets", offsets, "O", sizes)  # [O]
+    if sizes["O"] == 0:
+        raise ArgumentError("offsets: expected at least one, got O=0")
     cached = as_complex(keys)  # [H, T, F], e^{i w p} times the key before positions: p cancels below
     turned = centre[..., None, :] * np.exp(1j * ahead[:, None] * frequencies)  # [H, G, O, F]
     waves = np.einsum("hgof,htf->hgto", turned, np.conj(cached), optimize=True).real

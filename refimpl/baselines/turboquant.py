@@ -124,6 +124,8 @@ def turboquant_inner_products(*, x: Any, queries: Any, bits: int, seed: int) -> 
     sizes = Sizes()
     x, queries = real("x", x, "N d", sizes), real("queries", queries, "M d", sizes)
     bits, d = whole("bits", bits, low=2, high=9), sizes["d"]
+    if d == 0:
+        raise ArgumentError("x: expected at least one channel, got d=0")
     book = lloyd_max_codebook(bits=bits - 1, law="sphere" if d >= 4 else "normal", d=d)
     rotation, levels = turboquant_rotation(d=d, kind="haar", seed=seed), book["levels"] / math.sqrt(d)
     coded = turboquant_encode(x=x, rotation=rotation, levels=levels)

@@ -41,7 +41,8 @@ def turboquant_pack_slots(*, key_codes: Any, key_norm: Any, value_codes: Any, va
     sizes = Sizes()
     key_codes = integers("key_codes", key_codes, "T d", sizes, low=0, high=15)
     value_codes = integers("value_codes", value_codes, "T d", sizes, low=0, high=15)
-    turboquant_slot_bytes(sizes["d"])
+    if sizes["d"] == 0 or sizes["d"] % 2:
+        raise ArgumentError(f"key_codes: expected an even number of channels, got d={sizes['d']}")
     norm = _half_bytes("key_norm", real("key_norm", key_norm, "T", sizes))
     scale = _half_bytes("value_scale", real("value_scale", value_scale, "T", sizes))
     zero = _half_bytes("value_zero", real("value_zero", value_zero, "T", sizes))
@@ -75,7 +76,7 @@ def _nibbles(codes: Any) -> Any:
 
 
 def _codes(packed: Any) -> Any:
-    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), -1)
+    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(len(packed), 2 * packed.shape[1])
 
 
 def _half_bytes(name: str, numbers: FloatArray) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.attention import sparse_attention
-from refimpl.checks import FloatArray, Sizes, choice, real, whole
+from refimpl.checks import ArgumentError, FloatArray, Sizes, choice, real, whole
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.quantize import locks_dequantize_summary, locks_quantize_summary
 from refimpl.locks.score import exact_page_scores, locks_score_pages
@@ -96,6 +96,8 @@ def locks_decode(
     values = real("values", values, "H T d", sizes)
     basis_bits = choice("basis_bits", basis_bits, BASIS_BITS)
     page_size = whole("page_size", page_size, low=1)
+    if sizes["G"] == 0:
+        raise ArgumentError("queries: expected at least one query head, got G=0")
     if sizes["T"] == 0:
         pages_within_budget(budget_tokens, page_size, 0)
         return {"output": np.zeros(queries.shape), "pages": np.zeros((sizes["H"], 0), np.int64)}

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.attention import sparse_attention
-from refimpl.checks import FloatArray, IntArray, Sizes, choice, number, real, whole
+from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, choice, number, real, whole
 from refimpl.locks.combine import locks_page_shares
 from refimpl.locks.quantize import LEVELS, locks_dequantize_summary, locks_quantize_summary
 from refimpl.locks.score import exact_page_scores, locks_score_pages
@@ -212,6 +212,8 @@ def decode(
     sizes = Sizes()
     queries, keys = real("queries", queries, "H G d", sizes), real("keys", keys, "H T d", sizes)
     page_size = whole("page_size", page_size, low=1)
+    if sizes["G"] == 0:
+        raise ArgumentError("queries: expected at least one query head, got G=0")
     if sizes["T"] == 0:
         return {"output": np.zeros(queries.shape), "pages": np.zeros((sizes["H"], 0), np.int64)}
     complete, open_page = split_pages(keys, page_size)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from refimpl.attention import sparse_attention
-from refimpl.checks import FloatArray, IntArray, Sizes, integers, real, whole
+from refimpl.checks import ArgumentError, FloatArray, IntArray, Sizes, integers, real, whole
 from refimpl.locks.combine import head_shares, locks_page_shares
 from refimpl.locks.score import exact_page_scores
 from refimpl.locks.select import locks_select_pages, pages_within_budget, select_one
@@ -55,6 +55,8 @@ def oracle_decode(
     [[0, 2, 3]]
     """
     scores = exact_scores(queries=queries, keys=keys, page_size=page_size, softmax_scale=softmax_scale)
+    if scores.shape[1] == 0:
+        raise ArgumentError("queries: expected at least one query head, got G=0")
     shares = locks_page_shares(scores=scores, combine=combine)
     pages = locks_select_pages(shares=shares, budget_tokens=budget_tokens, page_size=page_size)
     attended = sparse_attention(

@@ -110,8 +110,8 @@ def readkv_unpack_value_planes(*, planes: Any, channels: int) -> ByteArray:
 def read_key_prefixes(*, planes: Any, depths: Any, tokens: int) -> ByteArray:
     """Key codes [T, d] with the first ``depths[c]`` bits of channel c; planes beyond a channel's depth are not read.
 
-    The unread low bits are 0, so `readkv_decode` at those depths gives what the full codes would. Raises ArgumentError
-    as `readkv_unpack_key_planes`, or for a depth outside 0..8.
+    planes: [8, d, ceil(T/8)]. depths: [d]. The unread low bits are 0, so `readkv_decode` at those depths gives what the
+    full codes would. Raises ArgumentError as `readkv_unpack_key_planes`, or for a depth outside 0..8.
 
     >>> packed = readkv_pack_key_planes(codes=[[255, 255]])
     >>> read_key_prefixes(planes=packed, depths=[1, 3], tokens=1).tolist()
@@ -124,6 +124,8 @@ def read_key_prefixes(*, planes: Any, depths: Any, tokens: int) -> ByteArray:
 
 def read_value_prefixes(*, planes: Any, depths: Any, channels: int) -> ByteArray:
     """Value codes [T, d] with the first ``depths[j]`` bits of token j; planes beyond a token's depth are not read.
+
+    planes: [8, T, ceil(d/8)]. depths: [T]. Raises ArgumentError as `read_key_prefixes`.
 
     >>> packed = readkv_pack_value_planes(codes=[[255], [255]])
     >>> read_value_prefixes(planes=packed, depths=[0, 2], channels=1).tolist()

@@ -80,7 +80,8 @@ def encode_cache(
 ) -> PrefixCache:
     """Algorithm 1's encoder: rotate, standardise and encode keys and values [H, T, d] of one layer.
 
-    Raises ArgumentError for a shape, a non-finite value, a dead channel or a sign that is not +-1.
+    Means, scales, signs and ``stored_depth`` as `readkv_attention`. Raises ArgumentError for a shape, a
+    non-finite value, a dead channel or a sign that is not +-1.
 
     Source: ReadKV Alg. 1 (Encoder).
 

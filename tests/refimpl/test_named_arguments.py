@@ -13,7 +13,7 @@ import pytest
 import valid_calls_baselines
 import valid_calls_locks
 import valid_calls_readkv
-from argument_kinds import ArrayKind
+from argument_kinds import ArrayKind, Free
 
 import refimpl
 from refimpl import checks
@@ -94,3 +94,52 @@ def test_an_axis_that_disagrees_with_the_other_arguments(function, arguments, na
             message = refusal(function, valid(arguments) | {name: longer})
             assert is_named(message, named), (letter, message)
             assert "expected shape" in message or ", got [" in message, message
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"), [c for c in CASES if isinstance(c.values[1][c.values[2]], ArrayKind)]
+)
+def test_a_square_of_another_size(function, arguments, name):
+    """An array that has a letter twice may disagree in both axes at once."""
+    axes = {n: kind.axes.split() for n, kind in arguments.items() if kind.axes is not None}
+    for letter in {a for a in axes[name] if axes[name].count(a) > 1}:
+        holders = [n for n in axes if letter in axes[n]]
+        larger = arguments[name].value
+        for axis in (place for place, held in enumerate(axes[name]) if held == letter):
+            larger = np.concatenate([larger, larger.take([0], axis=axis)], axis=axis)
+        if len(holders) > 1:
+            message = refusal(function, valid(arguments) | {name: larger})
+            assert is_named(message, name if holders[0] != name else holders[1]), message
+
+
+DOCUMENTED = {function.__name__: inspect.getdoc(function) or "" for function in public_functions()}
+OWN_WORDS = {"bytes", "levels", "key_groups", "value_groups", "F"}
+"""Lengths that a docstring writes as an expression, such as ceil(T/8) or d/2."""
+
+
+def documentation(function):
+    """A function's docstring and those of the functions that it refers to, such as "arguments as `attention`"."""
+    texts = {"": inspect.getdoc(function) or ""}
+    names = re.findall(r"`(\w+)`", texts[""])
+    while names:
+        name = names.pop()
+        if name not in texts:
+            texts[name] = DOCUMENTED.get(name, "")
+            names += re.findall(r"`(\w+)`", texts[name])
+    return "\n".join(texts.values())
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "name"), [c for c in CASES if isinstance(c.values[1][c.values[2]], ArrayKind)]
+)
+def test_a_shape_error_writes_the_shape_as_the_documentation_does(function, arguments, name):
+    kind = arguments[name]
+    if kind.rank_free or isinstance(arguments.get("axes"), Free):
+        return
+    message = refusal(function, valid(arguments) | {name: kind.value[None]})
+    shape = re.search(r"expected shape \[([^\]]*)\]", message)[1]
+    words = shape.split(", ")
+    if OWN_WORDS & set(words):
+        assert set(words) <= OWN_WORDS | {"H", "G", "T", "d", "8"}, message
+    else:
+        assert f"[{shape}]" in documentation(function) or all(map(str.isdigit, words)), message

@@ -134,9 +134,10 @@ class Whole(Kind):
     def spoilt(self):
         for bad in (float(self.value), str(self.value), None, True, [self.value], 1j):
             yield bad, f"expected a whole number, got {bad!r}"
-        for bad in (None if self.low is None else self.low - 1, None if self.high is None else self.high + 1):
-            if bad is not None:
-                yield bad, "got "
+        low = () if self.low is None else (self.low - 1, self.low - 2)
+        yield from ((bad, f"got {bad}") for bad in low)
+        if self.high is not None:
+            yield self.high + 1, f" {self.high + 1}"  # perhaps as a factor: "got 2 items x 3 = 6 > 5"
 
     def accepted(self):
         yield np.int64(self.value)
@@ -201,6 +202,7 @@ class Number(Kind):
     def accepted(self):
         yield from self.accept
         yield from (limit for limit in (self.low, self.high) if limit is not None)
+        yield from () if self.above is None else (self.above + 1e-3,)
         yield from (None,) if self.optional else ()
 
 
