@@ -86,16 +86,22 @@ def parts(result):
     return {name: np.asarray(part) for name, part in named.items()}
 
 
+def outcome(function, arguments):
+    """The parts of the result, or the text of the refusal."""
+    try:
+        return parts(function(**arguments))
+    except ArgumentError as error:
+        return str(error)
+
+
 @pytest.mark.parametrize(("function", "arguments", "letter"), CASES)
 def test_an_axis_of_length_zero(function, arguments, letter):
     text = TEXTS.get((function.__qualname__, letter))
-    usual = parts(function(**{name: kind.value for name, kind in arguments.items()}))
-    try:
-        empty = parts(function(**{name: emptied(kind, letter) for name, kind in arguments.items()}))
-    except ArgumentError as error:
-        named = [n for n in arguments if re.match(rf"{n}( \([^)]*\))?: expected .*, got ", str(error))]
-        assert named, str(error)
-        assert str(error) == text or (text is None and "at least one" not in str(error))
+    usual = outcome(function, {name: kind.value for name, kind in arguments.items()})
+    empty = outcome(function, {name: emptied(kind, letter) for name, kind in arguments.items()})
+    if isinstance(empty, str):
+        assert any(re.match(rf"{name}( \([^)]*\))?: expected .*, got ", empty) for name in arguments), empty
+        assert empty == text or (text is None and "at least one" not in empty)
         return
     assert set(empty) == set(usual)
     for name, part in empty.items():

@@ -41,6 +41,7 @@ RANK, SEED, KERNEL = Whole(2, low=1, high=8), Whole(1, low=0), Whole(3, low=1)
 SHARED = {"mean": Reals("H d"), "basis": Reals("H d r")}
 TRACKED = {"last": Integers("H G T", None, 9), "interval": Integers("H G T", 0, None)}
 LOOKED_AT = {"step": Whole(9, low=0, accept=(9, 10)), **TRACKED}
+AT_START = {"step": Whole(0, low=0), **TRACKED, "last": Integers("H G T", None, 0, -2)}
 TURBO = {"rotation": Reals("d d", np.eye(8)), "levels": LEVELS}
 HALF = Reals("T")
 
@@ -77,6 +78,10 @@ CALLS = [
     (
         code_accounting.turboquant_percent,
         {"layers": Whole(6, low=1, accept=(4,)), "channels": Whole(8, low=2), "edge": Whole(2, low=0, high=3)},
+    ),
+    (
+        code_accounting.turboquant_percent,
+        {"layers": Whole(3, low=1), "channels": Free(8), "edge": Whole(0, low=0, high=1)},
     ),
     (codebook.codebook_train, {"keys": KEYS, "entries": Whole(3, low=1, high=18), "sweeps": Whole(2, low=0)}),
     (codebook.codebook_encode, {"keys": KEYS, "codewords": Reals("H P d")}),
@@ -155,6 +160,11 @@ CALLS = [
         lazyeviction.lazyeviction_scores,
         {**LOOKED_AT, "combine": Choice("product", "sum"), "least_interval": Number(1.0, above=0)},
     ),
+    (
+        lazyeviction.lazyeviction_track,
+        {**AT_START, "weights": Reals("H G T"), "threshold": Number(1e-4, accept=(-1.0,))},
+    ),
+    (lazyeviction.lazyeviction_scores, {**AT_START, "combine": Choice("product", "sum"), "least_interval": Free(1.0)}),
     (lazyeviction.lazyeviction_window, {"budget_tokens": Whole(7, low=1)}),
     (lazyeviction.lazyeviction_resident_tokens, {"budget_tokens": Whole(7, low=1), "group": Whole(3, low=1)}),
     (
@@ -232,6 +242,10 @@ CALLS = [
             "new_tokens": Whole(9, low=0, high=100),
             "head_size": Whole(8, low=1),
         },
+    ),
+    (
+        rocketkv.rocketkv_budgets,
+        {"length": Whole(5, low=1), "budget_tokens": Free(20), "new_tokens": Whole(0, low=0), "head_size": Free(8)},
     ),
     (rope.rope_frequencies, {"d": Whole(8, low=2), "base": Number(10000.0, above=0)}),
     (rope.rope_rotate, {"x": KEYS, "positions": Reals("T"), "frequencies": FREQUENCIES}),

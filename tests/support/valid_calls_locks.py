@@ -3,6 +3,7 @@
 Arrays stand in the order in which the function reads their shapes: of two that disagree the later one is named.
 """
 
+import numpy as np
 from argument_kinds import Choice, Free, Integers, Number, Reals, Scale, Whole
 
 from refimpl import attention, paging
@@ -144,6 +145,10 @@ CALLS = [
         oracle.per_head_traffic,
         {"pages": Integers("H G K", 0, 3), "tokens": Whole(18, low=0, accept=(1, 16)), "page_size": SIZE},
     ),
+    (
+        oracle.per_head_traffic,
+        {"pages": Free(np.zeros((2, 3, 0), int), "H G K"), "tokens": Whole(0, low=0), "page_size": SIZE},
+    ),
     (quantize.locks_quantize_summary, {**summary(), "basis_bits": BITS}),
     (
         quantize.locks_dequantize_summary,
@@ -161,6 +166,7 @@ CALLS = [
     (score.locks_score_pages, {"queries": QUERIES, **summary(), "softmax_scale": Scale()}),
     (score.exact_page_scores, {"queries": QUERIES, "key_pages": Reals("H P B d"), "softmax_scale": Scale()}),
     (select.pages_within_budget, {"budget_tokens": Whole(11, low=6), "page_size": SIZE, "pages": Free(4)}),
+    (select.pages_within_budget, {"budget_tokens": Whole(1, low=1), "page_size": SIZE, "pages": Free(1)}),
     (select.locks_select_pages, {"shares": Reals("H P"), "budget_tokens": Whole(11, low=6), "page_size": SIZE}),
     (build.locks_build_summary, {"key_pages": Reals("H P B d"), "rank": SUMMARY_RANK}),
     (
