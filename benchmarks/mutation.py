@@ -150,6 +150,8 @@ class MutationSession:
             known, text = self.results[function], self.functions[function][1][mutant]
             status, reason = known["mutants"].get(mutant), reason_of(function, text)
             if reason and reason["equivalent"]:
+                if status in ("killed", "timeout"):
+                    sys.exit(f"a test refutes that it is equivalent ({reason['name']}): {function}: {text}")
                 known["mutants"][mutant], known["changes"][mutant] = "equivalent", text
             elif status in (None, "equivalent") or (self.again and status in ("survived", "no tests")):
                 self.start(function, mutant, sorted(tests[function], key=lambda t: t[0]))

@@ -23,6 +23,10 @@ equivalent is not run. Again: `python -m tox run -e mutation`; this page is writ
 
 {scope}
 
+{history}
+
+## Now
+
 | | mutants |
 |---|--:|
 | killed | {killed} |
@@ -84,9 +88,7 @@ def page(files, known):
     scope = f"All {total} mutants of {len(files)} files were run."
     if total < whole:
         scope = f"{total} of the {whole} mutants of {len(files)} files were run: a random sample, since the order is that of"
-        scope += (
-            " a hash.\nTests were written for survivors of this very sample, so its rate flatters the rest. " + HISTORY
-        )
+        scope += " a hash."
     rows = ["| file | killed | survived | of these open | equivalent | not run |", "|---|--:|--:|--:|--:|--:|"]
     for module, c in sorted(files.items()):
         here = c["survived"] + c["no tests"] + c["equivalent"] - c["same"]
@@ -94,7 +96,7 @@ def page(files, known):
         rows.append(f"| {module.replace('.', '/')}.py | " + " | ".join(map(str, cells)) + " |")
     text = PAGE.format(
         version=version("mutmut"), slower=SLOWER, seconds=TEST_SECONDS, scope=scope, table="\n".join(rows),
-        killed=killed, timeout=count["timeout"], explained=alive - count["open"], open=count["open"],
+        history=HISTORY, killed=killed, timeout=count["timeout"], explained=alive - count["open"], open=count["open"],
         equivalent=count["same"], net=100 * net, rate=100 * killed / max(1, total),
     )  # fmt: skip
     for reason in [*REASONS, OPEN]:

@@ -164,6 +164,8 @@ def page_values(profile: Profile, *, scores: Any) -> FloatArray:
         return locks_page_shares(scores=scores)
     sizes = Sizes()
     scored = real("scores", scores, "H G P", sizes, minus_infinity=True)[..., :-1]
+    if sizes["G"] == 0:
+        raise ArgumentError("scores: expected at least one query head, got G=0")
     peak = scored.max(axis=-1, keepdims=True, initial=-np.inf)
     values = np.zeros((sizes["H"], sizes["P"]))
     values[:, :-1] = np.exp(scored - np.where(np.isneginf(peak), 0.0, peak)).sum(axis=1)

@@ -20,6 +20,7 @@ from refimpl.baselines.turboquant import (
     turboquant_inner_products,
     turboquant_rotation,
 )
+from refimpl.baselines.turboquant_slot import turboquant_pack_slots
 from refimpl.checks import ArgumentError
 from refimpl.readkv.codebooks import lloyd_max_codebook
 
@@ -107,6 +108,12 @@ def test_lloyd2_leaves_a_vector_of_zeros_alone():
 def test_lloyd2_keeps_two_tables_of_four_levels_and_three_thresholds():
     method = lloyd2_method()
     assert (method.stored_bits, method.read_bits, method.token_bits, method.table_bits) == (2, 2, 16, 448)
+
+
+def test_a_slot_needs_an_even_number_of_channels():
+    codes, half = np.zeros((2, 3), int), np.ones(2)
+    call = {"key_codes": codes, "value_codes": codes, "key_norm": half, "value_scale": half, "value_zero": half}
+    assert refusal(turboquant_pack_slots, **call) == "key_codes: expected an even number of channels, got d=3"
 
 
 def test_qjl_from_one_sign():

@@ -18,10 +18,11 @@ from refimpl.baselines.rocketkv import (
     max_pool,
     rocketkv_budgets,
     rocketkv_snap,
+    rocketkv_tokens,
     window_weights,
 )
 from refimpl.baselines.rope import rope_rotate
-from refimpl.baselines.shadowkv import shadowkv_landmarks, worst_cosines
+from refimpl.baselines.shadowkv import shadowkv_chunks, shadowkv_landmarks, worst_cosines
 from refimpl.baselines.sparq import norm_factor, probe_scores, ranked_tokens, sparq_attention
 from refimpl.baselines.sparq_nested import sparq_nested_attention
 from refimpl.checks import ArgumentError
@@ -182,6 +183,20 @@ def test_shadowkvs_cosines_by_hand():
     close(worst_cosines(chunks, chunks.mean(axis=2)), np.array([[math.sqrt(0.5), 1.0]]))
     state = shadowkv_landmarks(keys=chunks[:, 0], chunk_size=2, local_chunks=5)
     assert (state["landmarks"].shape, state["outliers"].shape) == ((1, 0, 2), (1, 0))
+
+
+def test_shadowkvs_scale_decides_between_a_shared_and_a_single_wish():
+    """One head halves its wish at any scale; the other's share e^s / (e^s + 2) of chunk 1 is below 1/2 at s = 1/2."""
+    call = {"queries": [[[10.0, -20.0, 10.0, 0.0], [0.0, 1.0, 0.0, 0.0]]], "landmarks": np.eye(4)[None, :3]}
+    assert shadowkv_chunks(**call, kept_chunks=1).tolist() == [[0]]
+    assert shadowkv_chunks(**call, kept_chunks=1, softmax_scale=1.0).tolist() == [[1]]
+
+
+def test_rocketkv_takes_chunks_whole():
+    keys = np.array([[[0.0], [1.0], [9.0], [0.0], [2.0], [3.0]]])
+    call = {"queries": np.ones((1, 1, 1)), "keys": keys, "chunk_size": 2, "rank": 1}
+    assert rocketkv_tokens(**call, kept_tokens=2)["tokens"].tolist() == [[2, 3]]
+    assert rocketkv_tokens(**call, kept_tokens=3)["tokens"].tolist() == [[2, 3, 4]]
 
 
 def test_expected_attention_keeps_four_sinks_unasked():

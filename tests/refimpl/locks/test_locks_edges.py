@@ -13,6 +13,7 @@ from refimpl.locks.coverage import coverage_identity
 from refimpl.locks.decode import locks_decode
 from refimpl.locks.dialect import to_bf16
 from refimpl.locks.oracle import per_head_traffic
+from refimpl.locks.quantize import quantize_symmetric
 from refimpl.locks.select import pages_within_budget
 from refimpl.locks.summary import zero_mode_level
 from refimpl.paging import paged_sparse_attention
@@ -78,6 +79,12 @@ def test_the_zero_mode_level_of_a_page_does_not_depend_on_its_neighbours(seed):
     assert levels[1, 7] == zero_mode_level(pages[1, 7])
     # max(B, d) = 4 roundings of the page's length; the length itself is off by a sum of eight squares
     assert abs(levels[2, 3] - 4 * EPS * math.sqrt(sum(x * x for x in pages[2, 3].ravel()))) <= 16 * EPS * levels[2, 3]
+
+
+def test_codes_of_the_smallest_numbers_stay_in_range():
+    """190 units of 2^-1074 over 127 are one unit, since there is no other scale: the code is clipped."""
+    codes, scale = quantize_symmetric(np.array([190.0, -190.0, 3.0]) * 2.0**-1074, 0, 8)
+    assert (codes.tolist(), float(scale)) == ([127, -127, 3], 2.0**-1074)
 
 
 def test_bfloat16_keeps_shapes_even_of_a_single_number():

@@ -134,6 +134,12 @@ def test_rows_without_entries():
     assert (q["codes"].shape, q["scale"].shape, q["zero"].shape) == ((2, 3, 0), (2, 3), (2, 3))
 
 
+def test_codes_of_the_smallest_range_stay_in_range():
+    """380 units of 2^-1074 over 255 are one unit, since there is no other scale: the code is clipped."""
+    q = affine_quantize(x=np.array([0.0, 3.0, 380.0]) * 2.0**-1074, bits=8)
+    assert (q["codes"].tolist(), float(q["scale"])) == ([0, 3, 255], 2.0**-1074)
+
+
 def test_a_cache_of_protected_layers_alone_has_no_tables():
     method = readkv_method(stored=8, read=2, protected_layers=2)
     assert method.protected_layers == 2
