@@ -23,10 +23,6 @@ equivalent is not run. Again: `python -m tox run -e mutation`; this page is writ
 
 {scope}
 
-{history}
-
-## Now
-
 | | mutants |
 |---|--:|
 | killed | {killed} |
@@ -36,6 +32,10 @@ equivalent is not run. Again: `python -m tox run -e mutation`; this page is writ
 | equivalent, explained below | {equivalent} |
 | **killed, of all that are not equivalent** | **{net:.1f}%** |
 | killed, of all | {rate:.1f}% |
+
+## What the first whole run found
+
+{history}
 
 ## By file
 
