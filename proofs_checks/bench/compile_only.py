@@ -56,7 +56,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     two: dict[str, Configuration] = {
         "score_records_kernel": (
             "locks.score_records",
-            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "PTX": ptx, **follow,
+            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "PTX": ptx, "WIDE": True, **follow,
              **SWITCHES, **layout, **scoring.ptx_of(record, ptx, 8, 2, 2, "bulk" if hopper else "async")},
             {}, 2 if ptx else 4,
         ),
