@@ -178,7 +178,10 @@ class Gram:
             away = [[t.fma(key, inverse, m) for key, m in zip(token, minus, strict=True)] for token in keys]
             pairs = [[t.parts(token[c], token[c + 1]) for c in range(0, 8, 2)] for token in away]
             for half in (0, 2):
-                a = [[pairs[0][half][n], pairs[1][half][n], pairs[0][half + 1][n], pairs[1][half + 1][n]] for n in range(3)]
+                a = [
+                    [pairs[0][half][n], pairs[1][half][n], pairs[0][half + 1][n], pairs[1][half + 1][n]]
+                    for n in range(3)
+                ]
                 for side in range(2):
                     b = [[pairs[side][half][n], pairs[side][half + 1][n]] for n in range(3)]
                     t.product(main[side], a[0], b[0])

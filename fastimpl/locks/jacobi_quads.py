@@ -85,7 +85,9 @@ class Quads:
             if x < y:
                 turns[x], turns[y] = self.angle(x, y, s)
         partner = [self.offsets().index(offset ^ s) for offset in self.offsets()]
-        rows = [[t.fma(turns[x], self.matrix[partner[x]][k ^ s], self.matrix[x][k]) for k in range(16)] for x in range(4)]
+        rows = [
+            [t.fma(turns[x], self.matrix[partner[x]][k ^ s], self.matrix[x][k]) for k in range(16)] for x in range(4)
+        ]
         self.vectors = [
             [t.fma(turns[x], self.vectors[partner[x]][i], self.vectors[x][i]) for i in range(16)] for x in range(4)
         ]

@@ -115,7 +115,9 @@ class Text:
     def repeat(self, label: str, counter: str, times: int) -> None:
         """Count up and go back to ``label`` until ``times`` are done."""
         again = self.new("p")
-        self.add(f"add.u32 {counter}, {counter}, 1;", f"setp.lt.u32 {again}, {counter}, {times};", f"@{again} bra {label};")
+        self.add(
+            f"add.u32 {counter}, {counter}, 1;", f"setp.lt.u32 {again}, {counter}, {times};", f"@{again} bra {label};"
+        )
 
     def finished(self) -> str:
         """The whole text, registers and shared memory declared."""

@@ -107,7 +107,9 @@ def score_by_lanes(
     stride = zero + (tl.num_programs(0) - 1) * (8 * WARPS)
     places = (zero.to(tl.int64) + records.to(tl.int64), zero.to(tl.int64) + block_table.to(tl.int64))
     pages = (zero + length, zero + row_pages)
-    read = read_queries(queries, head, quad, live, stride_qg, WIDE)  # before the copies: behind them it would wait for them
+    read = read_queries(
+        queries, head, quad, live, stride_qg, WIDE
+    )  # before the copies: behind them it would wait for them
     ring = tl.inline_asm_elementwise(
         START, START_OPERANDS, places + (first, stride) + pages,
         dtype=(tl.int32, tl.int32, tl.int32, tl.int32),

@@ -227,10 +227,10 @@ def takes_ptx(cache: Cache, rank: int) -> bool:
 
 
 @functools.cache
-def _text(dtype: torch.dtype, channels: int, layout: Layout, pack: bool) -> str:
-    drop, level = max(layout.page_size, channels) * 2.0**-24, LEVELS[layout.basis_bits]
-    name = str(dtype).removeprefix("torch.")
-    return build_text(Pages(name, channels, layout.rank, SWEEPS, drop, level, pack, layout.constants))
+def build_text_of(dtype: str, layout: Layout, pack: bool) -> str:
+    """The program of `build_kernel` for keys of a type."""
+    drop, level = max(layout.page_size, layout.channels) * 2.0**-24, LEVELS[layout.basis_bits]
+    return build_text(Pages(dtype, layout.channels, layout.rank, SWEEPS, drop, level, pack, layout.constants))
 
 
 def _launch_warps(
@@ -242,7 +242,7 @@ def _launch_warps(
     build_kernel[(-(-items // PAGES),)](
         cache.keys, table, tokens, *out, *cache.key_strides, stride_table, length, pages, first_page, cache.blocks,
         cache.heads, 0, items, B=cache.page_size, D=cache.channels, RANK=layout.rank, PACK=pack, BYTES=layout.bytes,
-        KEY_BYTES=cache.keys.element_size(), TEXT=_text(cache.keys.dtype, cache.channels, layout, pack),
+        KEY_BYTES=cache.keys.element_size(), TEXT=build_text_of(str(cache.keys.dtype).removeprefix("torch."), layout, pack),
         OPERANDS=OPERANDS, num_warps=1, maxnreg=REGISTERS, **cache.switches,
     )  # fmt: skip
 

@@ -81,7 +81,8 @@ class WarpMachine(Machine):
         if kind == "prmt":
             both = self.read(args[1]).astype(np.uint64) | self.read(args[2]).astype(np.uint64) << np.uint64(32)
             pick = int(args[3], 16)
-            return sum(((both >> np.uint64(8 * (pick >> 4 * i & 7))) & np.uint64(255)) << np.uint64(8 * i) for i in range(4)).astype(U)
+            picked = [both >> np.uint64(8 * (pick >> 4 * i & 7)) & np.uint64(255) for i in range(4)]
+            return sum(byte << np.uint64(8 * i) for i, byte in enumerate(picked)).astype(U)
         if last == "f32" and kind != "mov":
             return np.asarray(self.float_result(kind, self.floats(args[1:])), F).view(U)
         return self.integer_result(kind, op, args)
@@ -101,9 +102,15 @@ class WarpMachine(Machine):
     def integer_result(self, kind, op, args):
         wide = op[-1] in ("s64", "u64", "b64") or "wide" in op
         x = [self.read(a).astype(np.uint64) for a in args[1:]]
-        value = {"mov": lambda: x[0], "add": lambda: x[0] + x[1], "sub": lambda: x[0] - x[1], "and": lambda: x[0] & x[1],
-                 "xor": lambda: x[0] ^ x[1], "shl": lambda: x[0] << x[1], "shr": lambda: x[0] >> x[1],
-                 "mad": lambda: x[0] * x[1] + x[2]}[kind]()  # fmt: skip
+        match kind:
+            case "mov":
+                value = x[0]
+            case "mad":
+                value = x[0] * x[1] + x[2]
+            case _:
+                simple = {"add": np.add, "sub": np.subtract, "and": np.bitwise_and, "xor": np.bitwise_xor,
+                          "shl": np.left_shift, "shr": np.right_shift}  # fmt: skip
+                value = simple[kind](x[0], x[1])
         return value if wide else value.astype(U)
 
     def converted(self, op, args):
@@ -116,10 +123,6 @@ class WarpMachine(Machine):
         if op[-1] == "f16":
             return x[0].astype(np.uint16).view(np.float16).astype(F).view(U)
         return x[0].view(S).astype(np.int64).view(np.uint64) if op[-1] == "s32" else x[0].astype(np.uint64)
-
-    def address(self, text):
-        name, _, offset = text.strip("[] ").partition("+")
-        return self.read(name).astype(np.int64) + int(offset or 0)
 
     def product(self, args):
         """m16n8k16: rows g and g + 8, columns 2q and 2q + 1 of a lane 4 g + q."""
