@@ -48,11 +48,15 @@ class Finish:
             keys = [load_keys(t, pages, 8, row, first * pages.key_bytes) for row in rows]
             minus = [*t.load(4, f"{spot}+{4 * first}"), *t.load(4, f"{spot}+{4 * first + 16}")]
             away = [[t.fma(key, inverse, m) for key, m in zip(token, minus, strict=True)] for token in keys]
-            for c in range(0, 8, 2):
-                four = [t.parts(away[two][c + odd], away[two + 1][c + odd]) for two in (0, 2) for odd in (0, 1)]
-                tiles.append(t.zeros(4))
-                for x, y in ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)):
-                    t.product(tiles[-1], [part[x] for part in four], u[y])
+            fours = [
+                [t.parts(away[two][c + odd], away[two + 1][c + odd]) for two in (0, 2) for odd in (0, 1)]
+                for c in range(0, 8, 2)
+            ]
+            sums = [t.zeros(4) for _ in fours]
+            for x, y in ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)):  # small ones first; four apart
+                for total, four in zip(sums, fours, strict=True):
+                    t.product(total, [part[x] for part in four], u[y])
+            tiles += sums
         return tiles
 
     def lengths(self, tiles: list[Registers], norm: str) -> list[tuple[str, str, str, str]]:

@@ -170,7 +170,7 @@ class Gram:
         first, second, row = t.new("d"), t.new("d"), t.op("cvt.u64.u32", "g", kind="d")
         t.add(f"mad.lo.s64 {first}, {row}, stride, {base};", f"mad.wide.u32 {first}, q, {chunk}, {first};")
         t.add(f"shl.b64 {second}, stride, 3;", f"add.s64 {second}, {second}, {first};")
-        main, small = [t.zeros(4) for _ in range(2)], [t.zeros(4) for _ in range(2)]
+        main, small, more = ([t.zeros(4) for _ in range(2)] for _ in range(3))
         spot = t.op("mad.lo.u32", "q", 32, "centre", kind="b")
         for i in range(pages.channels // 32):
             keys = [load_keys(t, pages, 8, address, 4 * chunk * i) for address in (first, second)]
@@ -185,11 +185,11 @@ class Gram:
                 for side in range(2):
                     b = [[pairs[side][half][n], pairs[side][half + 1][n]] for n in range(3)]
                     t.product(main[side], a[0], b[0])
-                    for x, y in ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0)):
-                        t.product(small[side], a[x], b[y])
+                    for sums, x, y in ((small, 0, 1), (more, 1, 0), (small, 1, 1), (more, 0, 2), (small, 2, 0)):
+                        t.product(sums[side], a[x], b[y])
         at = t.op("mad.lo.u32", "q", 8, t.op("mad.lo.u32", "g", PITCH, "matrix", kind="b"), kind="b")
         for side in range(2):
-            total = [t.plus(x, y) for x, y in zip(main[side], small[side], strict=True)]
+            total = [t.plus(x, t.plus(y, z)) for x, y, z in zip(main[side], small[side], more[side], strict=True)]
             t.store(total[:2], f"{at}+{32 * side}")
             t.store(total[2:], f"{at}+{32 * side + 8 * PITCH}")
 
@@ -215,7 +215,7 @@ class Gram:
             matrix.append([t.load(1, column)[0] for column in columns])
         trace = t.plus(t.plus(matrix[0][0], matrix[1][0]), t.plus(matrix[2][0], matrix[3][0]))
         t.add(f"add.f32 norm, norm, {t.over_lanes(trace, (1, 2), 'add.f32')};", "bar.warp.sync 0xffffffff;")
-        values, vectors = jacobi(t, matrix, {1: "upper1", 2: "upper2"}, self.pages.sweeps)
+        values, vectors = jacobi(t, matrix, self.pages.sweeps)
         for place, vector in zip(self.places(values), vectors, strict=True):
             square = "0f00000000"
             for value in vector:

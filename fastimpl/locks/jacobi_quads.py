@@ -2,17 +2,17 @@
 
 Row x of a lane holds a[x, x ^ k] in register k and row x of the eigenvectors' transpose, which turns as the matrix's rows
 do. Rows are named 0..15; a lane has two pairs of them, P (p, p ^ 1) and Q (p ^ s, p ^ s ^ 1), with the same even s in
-all lanes. So the rounds s and s ^ 1 rotate rows within a lane and need no exchange but of angles; in between, pairs
-move. With p = A l + B m for lane 2 m + l of four, a sweep is
+all lanes. So the rounds s and s ^ 1 rotate rows within a lane and need no exchange but of angles. With p = A l + B m for
+the lane 2 m + l of four, lanes then regroup:
 
-    s     A, B, S at the start         how the lanes get there
-    S, S^A, S^A^B, S^B                 Q to the lane beside (l), across (m), beside
-    A, A^B                             regroup across l: one lane keeps P and gets the other's P; then Q across m
-    B                                  regroup across m
+    l = 0 keeps P and gets the other's P as Q     l, m, A, B, s -> m, l, B, A ^ s, A
+    l = 1 keeps Q as P and gets the other's Q     (l and m change places)
 
-which meets all seven even s, and 1 within pairs, once: 15 rounds, 384 exchanges of a register for eight matrices
-where one row to a lane needs 720 for two. Columns are named relative to their row, so that nothing depends on the lane.
-At its end A, B, S have changed; a permutation of registers restores them.
+From A, B, s = 2, 4, 8 that gives s = 8, 2, 4, 10, 6, 14, 12 and then 8 again: with round 1 within pairs a sweep of 15
+rounds. A and s name columns relative to rows, so a permutation of registers, the same every time, makes them 2, 4, 8
+again: one short text in a loop, which stays in the instruction cache (the sweep unrolled, 75 KB, did not, and took
+twice as long as soon as warps did not run in step). 640 exchanges of a register serve eight matrices; one row to a
+lane takes 720 for two.
 
 Rotations are without square roots on the matrix (Gentleman 1973): rows and columns carry a factor each, x = d x', and
 a rotation by t = tan is x' - t (d_y / d_x) y', one multiply-add instead of two operations; d takes the cosine, and is
@@ -21,16 +21,15 @@ multiplied into the matrix after every sweep.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fastimpl.locks.ptx_text import Registers, Text, number
 
-DONE = 1e-10
+DONE = 1e-12
 """A matrix is done when the squares off its diagonal are at most this share of those on it."""
-START = {1: 2, 2: 4}
-"""p of a lane: 2 for the lane's lowest bit, 4 for the next."""
-DISTANCE = 8
-"""s at a sweep's start."""
+START = (2, 4, 8)
+"""A, B and s whenever the lanes have regrouped."""
+MEETINGS = 7
 
 
 @dataclass
@@ -41,12 +40,13 @@ class Quads:
     matrix: list[Registers]
     vectors: list[Registers]
     factors: Registers
-    upper: dict[int, str]
-    """Predicates: the lane's bit is 1."""
     twice: str
     """2; 0 for a matrix that is done, whose rotations are then by nothing: a page's bits depend on no other's."""
-    steps: dict[int, int] = field(default_factory=lambda: dict(START))
-    distance: int = DISTANCE
+    near: str
+    far: str
+    """The distances of the lanes that differ in l and in m."""
+    steps: tuple[int, int] = START[:2]
+    distance: int = START[2]
 
     def offsets(self) -> list[int]:
         """Rows of a lane relative to its p."""
@@ -55,10 +55,10 @@ class Quads:
     def everywhere(self, own: Registers) -> Registers:
         """Numbers that belong to rows, one per row of this lane -> of all rows, by name relative to p."""
         out = [""] * 16
-        for lane in range(4):
-            base = (self.steps[1] if lane & 1 else 0) ^ (self.steps[2] if lane & 2 else 0)
+        for lane, distance in enumerate(("", self.near, self.far, "3")):
+            base = (self.steps[0] if lane & 1 else 0) ^ (self.steps[1] if lane & 2 else 0)
             for row, offset in enumerate(self.offsets()):
-                out[base ^ offset] = self.text.swapped(own[row], lane) if lane else own[row]
+                out[base ^ offset] = self.text.swapped(own[row], distance) if distance else own[row]
         return out
 
     def angle(self, x: int, y: int, s: int) -> tuple[str, str]:
@@ -97,39 +97,29 @@ class Quads:
             for x, offset in enumerate(self.offsets())
         ]
 
+    def meet(self) -> None:
+        """Both rounds of rows that lie together in a lane, and on to the next."""
+        self.turn(self.distance)
+        self.turn(self.distance ^ 1)
+        self.regroup()
+
     def _all(self, row: int) -> Registers:
         return [*self.matrix[row], *self.vectors[row], self.factors[row]]
 
     def _set(self, row: int, values: Registers) -> None:
         self.matrix[row], self.vectors[row], self.factors[row] = values[:16], values[16:32], values[32]
 
-    def exchange(self, bit: int) -> None:
-        """Q comes from the lane whose number differs in ``bit``."""
-        for row in (2, 3):
-            self._set(row, [self.text.swapped(value, bit) for value in self._all(row)])
-        self.distance ^= self.steps[bit]
-
-    def regroup(self, bit: int) -> None:
-        """Lanes with ``bit`` 0 keep P and get the other's P as Q; with 1 keep Q as P and get the other's Q as Q."""
-        t, upper = self.text, self.upper[bit]
+    def regroup(self) -> None:
+        """New pairs of rows to every lane."""
+        t = self.text
+        upper = t.op("setp.ne.u32", t.op("and.b32", "lane", self.near, kind="b"), 0, kind="p")
         for low in (0, 1):
             first, second = self._all(low), self._all(low + 2)
             self._set(low, [t.op("selp.f32", q, p, upper) for p, q in zip(first, second, strict=True)])
             sent = [t.op("selp.f32", p, q, upper) for p, q in zip(first, second, strict=True)]
-            self._set(low + 2, [t.swapped(value, bit) for value in sent])
-        self.steps[bit], self.distance = self.steps[bit] ^ self.distance, self.steps[bit]
-
-    def sweep(self) -> None:
-        """Every pair of rows once, then the factors into the matrix."""
-        self.turn(1)
-        for move in (None, (self.exchange, 1), (self.exchange, 2), (self.exchange, 1), (self.regroup, 1),
-                     (self.exchange, 2), (self.regroup, 2)):  # fmt: skip
-            if move:
-                move[0](move[1])
-            s = self.distance
-            self.turn(s)
-            self.turn(s ^ 1)
-        self.rescale()
+            self._set(low + 2, [t.swapped(value, self.near) for value in sent])
+        (a, b), s = self.steps, self.distance
+        self.steps, self.distance = (b, a ^ s), a
 
     def rescale(self) -> None:
         """Multiply the factors in; they are 1 afterwards."""
@@ -143,12 +133,12 @@ class Quads:
         self.factors = ["0f3F800000"] * 4
 
     def renamed(self) -> list[Registers]:
-        """The matrix's registers in the order that they have at a sweep's start: A, B, S are 2, 4, 8 again."""
-        now = (self.steps[1], self.steps[2], self.distance)
+        """The matrix's registers in the order in which A, B, s are 2, 4, 8 again."""
+        now = (*self.steps, self.distance)
         rows = [[""] * 16 for _ in range(4)]
         for k in range(16):
             old = k & 1
-            for bit, value in zip((START[1], START[2], DISTANCE), now, strict=True):
+            for bit, value in zip(START, now, strict=True):
                 old ^= value if k & bit else 0
             for x in range(4):
                 rows[x][k] = self.matrix[x][old]
@@ -168,27 +158,51 @@ class Quads:
         return t.op("setp.gt.f32", rest, "0f00000000", kind="p")
 
 
-def jacobi(t: Text, matrix: list[Registers], upper: dict[int, str], sweeps: int) -> tuple[Registers, list[Registers]]:
-    """Eigenvalues of this lane's four rows and their eigenvectors [4][16], up to length, of matrix [4][16]."""
-    loop = [[t.op("mov.f32", value) for value in row] for row in matrix]
-    vectors = [[t.new("f") for _ in range(16)] for _ in range(4)]
-    left = t.op("mov.u32", 0, kind="b")
-    lane = t.op("and.b32", "lane", 3, kind="b")
-    for row in range(4):  # the unit matrix: row x of the vectors is 1 in column x
-        name = t.op("shl.b32", lane, 1, kind="b")
-        name = t.op("xor.b32", name, (0, 1, 8, 9)[row], kind="b")
-        for i in range(16):
-            here = t.op("setp.eq.u32", name, i, kind="p")
-            t.add(f"selp.f32 {vectors[row][i]}, 0f3F800000, 0f00000000, {here};")
-    twice = t.op("mov.f32", "0f40000000")
-    t.add("SWEEP:")
-    state = Quads(t, [list(row) for row in loop], [list(row) for row in vectors], ["0f3F800000"] * 4, upper, twice)
-    state.sweep()
-    own, some, more = state.unfinished(), t.new("p"), t.new("p")
-    t.add(f"selp.f32 {twice}, {twice}, 0f00000000, {own};", f"setp.ne.and.f32 {own}, {twice}, 0f00000000, {own};")
-    for old, new in zip([*loop, *vectors], [*state.renamed(), *state.vectors], strict=True):
-        for a, b in zip(old, new, strict=True):
+def unit_matrix(t: Text) -> list[Registers]:
+    """This lane's four rows of the unit matrix, [4][16]."""
+    rows = []
+    for offset in (0, 1, 8, 9):
+        name = t.op("xor.b32", t.op("shl.b32", "q", 1, kind="b"), offset, kind="b")
+        here = [t.op("setp.eq.u32", name, i, kind="p") for i in range(16)]
+        rows.append([t.op("selp.f32", "0f3F800000", "0f00000000", one) for one in here])
+    return rows
+
+
+def jacobi(t: Text, matrix: list[Registers], sweeps: int) -> tuple[Registers, list[Registers]]:
+    """Eigenvalues of this lane's four rows and their eigenvectors [4][16], up to length, of matrix [4][16].
+
+    Row x of lane q is row 2 q ^ (0, 1, 8, 9)[x]; column k of it stands in place x ^ k.
+    """
+
+    def copied(rows: list[Registers]) -> list[Registers]:
+        return [[t.op("mov.f32", value) for value in row] for row in rows]
+
+    def back(old: list[Registers], new: list[Registers]) -> None:
+        for a, b in zip(sum(old, []), sum(new, []), strict=True):
             t.add(f"mov.f32 {a}, {b};")
+
+    kept = copied(matrix), copied(unit_matrix(t))
+    left, near, far, twice = (t.op("mov.b32", value, kind="b") for value in (0, 1, 2, "0f40000000"))
+    own, some, more = (t.new("p") for _ in range(3))
+    t.add("SWEEP:")
+    state = Quads(t, *([list(row) for row in rows] for rows in kept), ["0f3F800000"] * 4, twice, near, far)
+    state.turn(1)
+    turned = copied(state.matrix), copied(state.vectors), copied([state.factors])
+    count = t.op("mov.u32", 0, kind="b")
+    t.add("MEET:")
+    state.matrix, state.vectors = ([list(row) for row in rows] for rows in turned[:2])
+    state.factors = list(turned[2][0])
+    state.meet()
+    for old, new in zip(turned, (state.renamed(), state.vectors, [state.factors]), strict=True):
+        back(old, new)
+    t.add(f"xor.b32 {near}, {near}, 3; xor.b32 {far}, {far}, 3;")
+    t.repeat("MEET", count, MEETINGS)
+    state = Quads(t, *([list(row) for row in rows] for rows in turned[:2]), list(turned[2][0]), twice, near, far)
+    state.rescale()
+    open_ = state.unfinished()
+    t.add(f"selp.f32 {twice}, {twice}, 0f00000000, {open_};", f"setp.ne.f32 {own}, {twice}, 0f00000000;")
+    back(kept[0], state.matrix)
+    back(kept[1], state.vectors)
     t.add(f"vote.sync.any.pred {some}, {own}, 0xffffffff;", f"add.u32 {left}, {left}, 1;")
     t.add(f"setp.lt.and.u32 {more}, {left}, {sweeps}, {some};", f"@{more} bra SWEEP;")
-    return [row[0] for row in loop], vectors
+    return [row[0] for row in kept[0]], kept[1]

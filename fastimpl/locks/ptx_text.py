@@ -61,7 +61,7 @@ class Text:
             found = self.op("max.f32", found, self.op("abs.f32", value))
         return found
 
-    def swapped(self, value: str, distance: int) -> str:
+    def swapped(self, value: str, distance: int | str) -> str:
         """The value of the lane whose number differs by XOR with ``distance``."""
         return self.op("shfl.sync.bfly.b32", value, distance, "0x1f", "0xffffffff")
 

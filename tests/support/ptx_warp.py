@@ -66,7 +66,7 @@ class WarpMachine(Machine):
     def result(self, op, args):
         kind, last = op[0], op[-1]
         if kind == "shfl":
-            lanes = LANES ^ int(args[2]) if op[2] == "bfly" else self.read(args[2]).astype(int) & 31
+            lanes = LANES ^ self.read(args[2]).astype(int) if op[2] == "bfly" else self.read(args[2]).astype(int) & 31
             return self.read(args[1])[lanes]
         if kind == "vote":
             return np.full(32, self.read(args[1]).any())
