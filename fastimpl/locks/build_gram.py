@@ -215,15 +215,17 @@ class Gram:
             matrix.append([t.load(1, column)[0] for column in columns])
         trace = t.plus(t.plus(matrix[0][0], matrix[1][0]), t.plus(matrix[2][0], matrix[3][0]))
         t.add(f"add.f32 norm, norm, {t.over_lanes(trace, (1, 2), 'add.f32')};", "bar.warp.sync 0xffffffff;")
-        values, vectors = jacobi(t, matrix, self.pages.sweeps)
-        for place, vector in zip(self.places(values), vectors, strict=True):
-            square = "0f00000000"
-            for value in vector:
+        state, values = jacobi(t, matrix, self.pages.sweeps)
+        spot = t.op("mad.lo.u32", "q", 16, "matrix", kind="b")
+        for place, vector in zip(state.by_name(self.places(values), "b"), state.vectors, strict=True):
+            square = t.mul(vector[0], vector[0])
+            for value in vector[1:]:
                 square = t.fma(value, value, square)
+            square = t.over_lanes(square, (1, 2), "add.f32")
             root = t.op("rsqrt.approx.ftz.f32", square)
             # one Newton step: r (1.5 - 0.5 s r^2)
             root = t.mul(root, t.fma(t.mul(square, "0fBF000000"), t.mul(root, root), "0f3FC00000"))
-            at = t.op("mad.lo.u32", place, PITCH, "matrix", kind="b")
+            at = t.op("mad.lo.u32", place, PITCH, spot, kind="b")
             t.store([t.mul(value, root) for value in vector], at)
         t.add("bar.warp.sync 0xffffffff;")
 

@@ -1,18 +1,17 @@
 """Eigenvectors of eight 16 x 16 matrices per warp in PTX: four lanes to a matrix, four rows to a lane.
 
-Row x of a lane holds a[x, x ^ k] in register k and row x of the eigenvectors' transpose, which turns as the matrix's rows
-do. Rows are named 0..15; a lane has two pairs of them, P (p, p ^ 1) and Q (p ^ s, p ^ s ^ 1), with the same even s in
-all lanes. So the rounds s and s ^ 1 rotate rows within a lane and need no exchange but of angles. With p = A l + B m for
-the lane 2 m + l of four, lanes then regroup:
+Row x of a lane holds a[x, x ^ k] in register k. Rows are named 0..15; a lane has two pairs of them, P (p, p ^ 1) and
+Q (p ^ s, p ^ s ^ 1), with the same even s in all lanes. So the rounds s and s ^ 1 rotate rows within a lane and need no
+exchange but of angles. With p = A l + B m for the lane 2 m + l of four, lanes then regroup:
 
     l = 0 keeps P and gets the other's P as Q     l, m, A, B, s -> m, l, B, A ^ s, A
     l = 1 keeps Q as P and gets the other's Q     (l and m change places)
 
 From A, B, s = 2, 4, 8 that gives s = 8, 2, 4, 10, 6, 14, 12 and then 8 again: with round 1 within pairs a sweep of 15
-rounds. A and s name columns relative to rows, so a permutation of registers, the same every time, makes them 2, 4, 8
-again: one short text in a loop, which stays in the instruction cache (the sweep unrolled, 75 KB, did not, and took
-twice as long as soon as warps did not run in step). 640 exchanges of a register serve eight matrices; one row to a
-lane takes 720 for two.
+rounds. New names, the same permutation every time, make A, B, s 2, 4, 8 again: one short text in a loop, which stays in
+the instruction cache (the sweep unrolled, 75 KB, did not). Columns are named relative to their row, so that nothing
+depends on the lane. Of the eigenvectors a lane holds four tokens of all sixteen: they turn and change names, and never
+move.
 
 Rotations are without square roots on the matrix (Gentleman 1973): rows and columns carry a factor each, x = d x', and
 a rotation by t = tan is x' - t (d_y / d_x) y', one multiply-add instead of two operations; d takes the cosine, and is
@@ -61,6 +60,15 @@ class Quads:
                 out[base ^ offset] = self.text.swapped(own[row], distance) if distance else own[row]
         return out
 
+    def by_name(self, own: Registers, kind: str = "f") -> Registers:
+        """Numbers that belong to rows, one per row of this lane -> of all rows, by name."""
+        out = [""] * 16
+        for lane, source in enumerate(("0", self.near, self.far, "3")):
+            base = (self.steps[0] if lane & 1 else 0) ^ (self.steps[1] if lane & 2 else 0)
+            for row, offset in enumerate(self.offsets()):
+                out[base ^ offset] = self.text.of_quad(own[row], source, kind)
+        return out
+
     def angle(self, x: int, y: int, s: int) -> tuple[str, str]:
         """Factors of y in row x and of x in row y, for the pair of this lane's rows x and y."""
         t = self.text
@@ -88,10 +96,10 @@ class Quads:
         rows = [
             [t.fma(turns[x], self.matrix[partner[x]][k ^ s], self.matrix[x][k]) for k in range(16)] for x in range(4)
         ]
+        of_column, of_row = self.everywhere(turns), self.by_name(turns)
         self.vectors = [
-            [t.fma(turns[x], self.vectors[partner[x]][i], self.vectors[x][i]) for i in range(16)] for x in range(4)
+            [t.fma(of_row[k], self.vectors[k ^ s][i], self.vectors[k][i]) for i in range(4)] for k in range(16)
         ]
-        of_column = self.everywhere(turns)
         self.matrix = [
             [t.fma(of_column[offset ^ k], rows[x][k ^ s], rows[x][k]) for k in range(16)]
             for x, offset in enumerate(self.offsets())
@@ -104,10 +112,10 @@ class Quads:
         self.regroup()
 
     def _all(self, row: int) -> Registers:
-        return [*self.matrix[row], *self.vectors[row], self.factors[row]]
+        return [*self.matrix[row], self.factors[row]]
 
     def _set(self, row: int, values: Registers) -> None:
-        self.matrix[row], self.vectors[row], self.factors[row] = values[:16], values[16:32], values[32]
+        self.matrix[row], self.factors[row] = values[:16], values[16]
 
     def regroup(self) -> None:
         """New pairs of rows to every lane."""
@@ -120,29 +128,31 @@ class Quads:
             self._set(low + 2, [t.swapped(value, self.near) for value in sent])
         (a, b), s = self.steps, self.distance
         self.steps, self.distance = (b, a ^ s), a
+        self.rename()
 
     def rescale(self) -> None:
         """Multiply the factors in; they are 1 afterwards."""
         t, all_factors = self.text, self.everywhere(self.factors)
+        of_row = self.by_name(self.factors)
+        self.vectors = [[t.mul(value, of_row[k]) for value in row] for k, row in enumerate(self.vectors)]
         for x, offset in enumerate(self.offsets()):
             own = self.factors[x]
-            self.vectors[x] = [t.mul(value, own) for value in self.vectors[x]]
             self.matrix[x] = [
                 t.mul(value, t.mul(own, all_factors[offset ^ k])) for k, value in enumerate(self.matrix[x])
             ]
         self.factors = ["0f3F800000"] * 4
 
-    def renamed(self) -> list[Registers]:
-        """The matrix's registers in the order in which A, B, s are 2, 4, 8 again."""
-        now = (*self.steps, self.distance)
-        rows = [[""] * 16 for _ in range(4)]
+    def rename(self) -> None:
+        """Name rows, and registers after them, so that A, B, s are 2, 4, 8 again."""
+        old = []
         for k in range(16):
-            old = k & 1
-            for bit, value in zip(START, now, strict=True):
-                old ^= value if k & bit else 0
-            for x in range(4):
-                rows[x][k] = self.matrix[x][old]
-        return rows
+            name = k & 1
+            for bit, value in zip(START, (*self.steps, self.distance), strict=True):
+                name ^= value if k & bit else 0
+            old.append(name)
+        self.matrix = [[row[name] for name in old] for row in self.matrix]
+        self.vectors = [self.vectors[name] for name in old]
+        self.steps, self.distance = START[:2], START[2]
 
     def unfinished(self) -> str:
         """A predicate: more than rounding is left off the diagonal of this quad's matrix."""
@@ -159,50 +169,52 @@ class Quads:
 
 
 def unit_matrix(t: Text) -> list[Registers]:
-    """This lane's four rows of the unit matrix, [4][16]."""
-    rows = []
-    for offset in (0, 1, 8, 9):
-        name = t.op("xor.b32", t.op("shl.b32", "q", 1, kind="b"), offset, kind="b")
-        here = [t.op("setp.eq.u32", name, i, kind="p") for i in range(16)]
-        rows.append([t.op("selp.f32", "0f3F800000", "0f00000000", one) for one in here])
-    return rows
+    """This lane's four columns of the unit matrix, [16][4]."""
+    ours = [t.op("setp.eq.u32", "q", lane, kind="p") for lane in range(4)]
+    one = [t.op("selp.f32", "0f3F800000", "0f00000000", here) for here in ours]
+    return [[one[k // 4] if i == k % 4 else "0f00000000" for i in range(4)] for k in range(16)]
 
 
-def jacobi(t: Text, matrix: list[Registers], sweeps: int) -> tuple[Registers, list[Registers]]:
-    """Eigenvalues of this lane's four rows and their eigenvectors [4][16], up to length, of matrix [4][16].
+def copied(t: Text, rows: list[Registers]) -> list[Registers]:
+    """The same in registers of their own, which a loop may write."""
+    return [[t.op("mov.f32", value) for value in row] for row in rows]
 
-    Row x of lane q is row 2 q ^ (0, 1, 8, 9)[x]; column k of it stands in place x ^ k.
+
+def copy_back(t: Text, old: list[Registers], new: list[Registers]) -> None:
+    """What a loop's next turn begins with."""
+    for a, b in zip((x for row in old for x in row), (x for row in new for x in row), strict=True):
+        t.add(f"mov.f32 {a}, {b};")
+
+
+def jacobi(t: Text, matrix: list[Registers], sweeps: int) -> tuple[Quads, Registers]:
+    """The eigenvectors' transpose in the state's ``vectors``, up to length, and eigenvalues of this lane's rows.
+
+    ``matrix`` [4][16]: row x of lane q is row 2 q ^ (0, 1, 8, 9)[x]; column k of it stands in place x ^ k.
     """
-
-    def copied(rows: list[Registers]) -> list[Registers]:
-        return [[t.op("mov.f32", value) for value in row] for row in rows]
-
-    def back(old: list[Registers], new: list[Registers]) -> None:
-        for a, b in zip(sum(old, []), sum(new, []), strict=True):
-            t.add(f"mov.f32 {a}, {b};")
-
-    kept = copied(matrix), copied(unit_matrix(t))
+    kept = copied(t, matrix), copied(t, unit_matrix(t))
     left, near, far, twice = (t.op("mov.b32", value, kind="b") for value in (0, 1, 2, "0f40000000"))
     own, some, more = (t.new("p") for _ in range(3))
     t.add("SWEEP:")
     state = Quads(t, *([list(row) for row in rows] for rows in kept), ["0f3F800000"] * 4, twice, near, far)
     state.turn(1)
-    turned = copied(state.matrix), copied(state.vectors), copied([state.factors])
+    turned = copied(t, state.matrix), copied(t, state.vectors), copied(t, [state.factors])
     count = t.op("mov.u32", 0, kind="b")
     t.add("MEET:")
     state.matrix, state.vectors = ([list(row) for row in rows] for rows in turned[:2])
     state.factors = list(turned[2][0])
     state.meet()
-    for old, new in zip(turned, (state.renamed(), state.vectors, [state.factors]), strict=True):
-        back(old, new)
+    for old, new in zip(turned, (state.matrix, state.vectors, [state.factors]), strict=True):
+        copy_back(t, old, new)
     t.add(f"xor.b32 {near}, {near}, 3; xor.b32 {far}, {far}, 3;")
     t.repeat("MEET", count, MEETINGS)
-    state = Quads(t, *([list(row) for row in rows] for rows in turned[:2]), list(turned[2][0]), twice, near, far)
+    state.matrix, state.vectors = ([list(row) for row in rows] for rows in turned[:2])
+    state.factors = list(turned[2][0])
     state.rescale()
-    open_ = state.unfinished()
-    t.add(f"selp.f32 {twice}, {twice}, 0f00000000, {open_};", f"setp.ne.f32 {own}, {twice}, 0f00000000;")
-    back(kept[0], state.matrix)
-    back(kept[1], state.vectors)
+    unfinished = state.unfinished()
+    t.add(f"selp.f32 {twice}, {twice}, 0f00000000, {unfinished};", f"setp.ne.f32 {own}, {twice}, 0f00000000;")
+    for old, new in zip(kept, (state.matrix, state.vectors), strict=True):
+        copy_back(t, old, new)
     t.add(f"vote.sync.any.pred {some}, {own}, 0xffffffff;", f"add.u32 {left}, {left}, 1;")
     t.add(f"setp.lt.and.u32 {more}, {left}, {sweeps}, {some};", f"@{more} bra SWEEP;")
-    return [row[0] for row in kept[0]], kept[1]
+    state.matrix, state.vectors = kept
+    return state, [row[0] for row in state.matrix]

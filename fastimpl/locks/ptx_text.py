@@ -69,6 +69,10 @@ class Text:
         """The value of one lane."""
         return self.op("shfl.sync.idx.b32", value, lane, "0x1f", "0xffffffff", kind=kind)
 
+    def of_quad(self, value: str, lane: str, kind: str = "f") -> str:
+        """The value of one lane, 0..3, of the same quad."""
+        return self.op("shfl.sync.idx.b32", value, lane, "0x1c1f", "0xffffffff", kind=kind)
+
     def over_lanes(self, value: str, distances: tuple[int, ...], instruction: str) -> str:
         """Folded over lanes: a sum ("add.f32") or a maximum ("max.f32")."""
         for distance in distances:

@@ -67,6 +67,8 @@ class WarpMachine(Machine):
         kind, last = op[0], op[-1]
         if kind == "shfl":
             lanes = LANES ^ self.read(args[2]).astype(int) if op[2] == "bfly" else self.read(args[2]).astype(int) & 31
+            if args[3] == "0x1c1f":  # within four
+                lanes = LANES & 28 | lanes & 3
             return self.read(args[1])[lanes]
         if kind == "vote":
             return np.full(32, self.read(args[1]).any())
