@@ -1,7 +1,7 @@
 """The build's last part in PTX: images of all modes as one product, quantised and packed in registers.
 
 Lane 4 g + q reads channels d / 8 g .. of tokens 2q, 2q + 1, 2q + 8 and 2q + 9, which makes rows of D^T: with the
-eigenvectors as columns the matrix unit gives D^T U [d, 8], every factor as three bfloat16 parts, and leaves with the lane
+eigenvectors as columns the matrix unit gives D^T U [d, 8], every factor as two TF32 parts, and leaves with the lane
 d / 8 channels that lie in one piece of modes 2q and 2q + 1. What belongs to a mode is folded over g, what to a token over
 q. Then
 
@@ -32,8 +32,7 @@ class Finish:
         t, pages = self.t, self.pages
         own = pages.channels // 8
         spot = t.op("mad.lo.u32", "q", 8, t.op("mad.lo.u32", "g", PITCH, "matrix", kind="b"), kind="b")
-        left = [t.parts(*t.load(2, f"{spot}+{at}")) for at in (0, 32)]
-        u = [[left[0][n], left[1][n]] for n in range(3)]
+        left = [[t.parts(value) for value in t.load(2, f"{spot}+{at}")] for at in (0, 32)]
         rows = []
         for token in range(4):
             address = t.new("d")
@@ -48,14 +47,13 @@ class Finish:
             keys = [load_keys(t, pages, 8, row, first * pages.key_bytes) for row in rows]
             minus = [*t.load(4, f"{spot}+{4 * first}"), *t.load(4, f"{spot}+{4 * first + 16}")]
             away = [[t.fma(key, inverse, m) for key, m in zip(token, minus, strict=True)] for token in keys]
-            fours = [
-                [t.parts(away[two][c + odd], away[two + 1][c + odd]) for two in (0, 2) for odd in (0, 1)]
-                for c in range(0, 8, 2)
-            ]
-            sums = [t.zeros(4) for _ in fours]
-            for x, y in ((2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)):  # small ones first; four apart
-                for total, four in zip(sums, fours, strict=True):
-                    t.product(total, [part[x] for part in four], u[y])
+            split = [[t.parts(value) for value in token] for token in away]
+            sums = [t.zeros(4) for _ in range(4)]
+            for x, y in ((1, 0), (0, 1), (0, 0)):  # small ones first; products of one sum four apart
+                for step in (0, 1):
+                    for c, total in enumerate(sums):
+                        a = [split[2 * step + second][2 * c + odd][x] for second in (0, 1) for odd in (0, 1)]
+                        t.product(total, a, [left[step][second][y] for second in (0, 1)])
             tiles += sums
         return tiles
 

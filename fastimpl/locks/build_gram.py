@@ -1,8 +1,8 @@
 """The build's first and second part in PTX: centroids and Gram matrices of a warp's eight pages, then eigenvectors.
 
     centroid   lane l sums channels 4 l .. of 16 tokens; what it writes to shared memory is minus the centroid
-    Gram       lane 4 g + q reads tokens g and g + 8, a quarter of the channels; deviations as three bfloat16 parts each,
-               whose six products above 2^-24 the matrix unit sums in float32: D D^T [16, 16], to shared memory
+    Gram       lane 4 g + q reads tokens g and g + 8, a quarter of the channels; deviations as two TF32 parts each, whose
+               three larger products the matrix unit sums in float32: D D^T [16, 16], to shared memory
     vectors    page g to lanes 4 g .. 4 g + 3 (`jacobi_quads.py`), sorted by eigenvalue, to where the matrix was
 
 All in a unit, a power of two, that brings the page's largest key to 1..2.
@@ -176,16 +176,12 @@ class Gram:
             keys = [load_keys(t, pages, 8, address, 4 * chunk * i) for address in (first, second)]
             minus = [*t.load(4, f"{spot}+{128 * i}"), *t.load(4, f"{spot}+{128 * i + 16}")]
             away = [[t.fma(key, inverse, m) for key, m in zip(token, minus, strict=True)] for token in keys]
-            pairs = [[t.parts(token[c], token[c + 1]) for c in range(0, 8, 2)] for token in away]
-            for half in (0, 2):
-                a = [
-                    [pairs[0][half][n], pairs[1][half][n], pairs[0][half + 1][n], pairs[1][half + 1][n]]
-                    for n in range(3)
-                ]
-                for side in range(2):
-                    b = [[pairs[side][half][n], pairs[side][half + 1][n]] for n in range(3)]
-                    t.product(main[side], a[0], b[0])
-                    for sums, x, y in ((small, 0, 1), (more, 1, 0), (small, 1, 1), (more, 0, 2), (small, 2, 0)):
+            split = [[t.parts(value) for value in token] for token in away]
+            for c in range(0, 8, 2):
+                a = [[split[token][c + odd][n] for odd in (0, 1) for token in (0, 1)] for n in (0, 1)]
+                for side in (0, 1):
+                    b = [[split[side][c + odd][n] for odd in (0, 1)] for n in (0, 1)]
+                    for sums, x, y in ((main, 0, 0), (small, 0, 1), (more, 1, 0)):
                         t.product(sums[side], a[x], b[y])
         at = t.op("mad.lo.u32", "q", 8, t.op("mad.lo.u32", "g", PITCH, "matrix", kind="b"), kind="b")
         for side in range(2):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 Registers = list[str]
-MMA = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+MMA = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 MAGIC = "0f4B400000"
 """1.5 * 2^23: a number below 2^22 added to it is rounded to an integer, half to even, in the lowest bits."""
 
@@ -96,19 +96,13 @@ class Text:
             at = f"{name}+{int(offset or 0) + 4 * first}"
             self.lines.append(f"{f'@{guard} ' if guard else ''}st.{space}{vector}.b32 [{at}], {names};")
 
-    def parts(self, low: str, high: str) -> tuple[str, str, str]:
-        """Two float32 as three pairs of bfloat16 that add up to them: 24 bits, none lost."""
-        pairs = []
-        for last in (False, False, True):
-            pair = self.op("cvt.rn.bf16x2.f32", high, low, kind="b")
-            pairs.append(pair)
-            if not last:
-                low = self.op("sub.f32", low, self.op("shl.b32", pair, 16, kind="b"))
-                high = self.op("sub.f32", high, self.op("and.b32", pair, "0xffff0000", kind="b"))
-        return pairs[0], pairs[1], pairs[2]
+    def parts(self, value: str) -> tuple[str, str]:
+        """A float32 as 11 bits and the next 11, the matrix unit's format (TF32); two bits at most are lost."""
+        high = self.op("and.b32", value, "0xffffe000", kind="b")
+        return high, self.op("sub.f32", value, high, kind="b")
 
     def product(self, sums: Registers, a: Registers, b: Registers) -> None:
-        """sums [16, 8] += a [16, 16] b [16, 8] on the matrix unit."""
+        """sums [16, 8] += a [16, 8] b [8, 8] on the matrix unit."""
         four = f"{{{','.join(sums)}}}"
         self.lines.append(f"{MMA} {four}, {{{','.join(a)}}}, {{{','.join(b)}}}, {four};")
 

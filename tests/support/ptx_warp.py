@@ -1,4 +1,4 @@
-"""`ptx_machine` for one warp's arithmetic: float32, 64-bit addresses, conversions and matrix products of bfloat16."""
+"""`ptx_machine` for one warp's arithmetic: float32, 64-bit addresses, conversions and matrix products of TF32."""
 
 import re
 
@@ -7,17 +7,6 @@ from ptx_machine import COMPARE, Machine
 
 U, S, F = np.uint32, np.int32, np.float32
 LANES = np.arange(32)
-
-
-def rounded_bfloat16(x):
-    """The upper halves of float32 after rounding to nearest, ties to even."""
-    bits = x.view(U).astype(np.uint64)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(U)
-
-
-def halves(word):
-    """Two bfloat16 of a word as float32: the low one first."""
-    return (word << U(16)).view(F), (word & U(0xFFFF0000)).view(F)
 
 
 class WarpMachine(Machine):
@@ -117,8 +106,6 @@ class WarpMachine(Machine):
 
     def converted(self, op, args):
         x = [self.read(a) for a in args[1:]]
-        if op[-2:] == ["bf16x2", "f32"]:
-            return rounded_bfloat16(x[0]) << U(16) | rounded_bfloat16(x[1])
         if op[-2:] == ["f16x2", "f32"]:
             high, low = (v.view(F).astype(np.float16).view(np.uint16).astype(U) for v in x)
             return high << U(16) | low
@@ -127,18 +114,15 @@ class WarpMachine(Machine):
         return x[0].view(S).astype(np.int64).view(np.uint64) if op[-1] == "s32" else x[0].astype(np.uint64)
 
     def product(self, args):
-        """m16n8k16: rows g and g + 8, columns 2q and 2q + 1 of a lane 4 g + q."""
-        d, a, b, c = ([self.read(x) for x in arg.strip("{}").split(",")] for arg in args)
-        left, right, total = np.zeros((16, 16)), np.zeros((16, 8)), np.zeros((16, 8), F)
+        """m16n8k8 of TF32: of a lane 4 g + q rows g and g + 8, columns q and q + 4; of the result 2q and 2q + 1."""
+        _, a, b, c = ([self.read(x) for x in arg.strip("{}").split(",")] for arg in args)
+        left, right, total = np.zeros((16, 8)), np.zeros((8, 8)), np.zeros((16, 8), F)
         g, q = LANES // 4, LANES % 4
         for i in range(4):
-            for odd, value in enumerate(halves(a[i])):
-                left[g + 8 * (i % 2), 2 * q + odd + 8 * (i // 2)] = value
+            left[g + 8 * (i % 2), q + 4 * (i // 2)] = (a[i] & U(0xFFFFE000)).view(F)
             total[g + 8 * (i // 2), 2 * q + i % 2] = c[i].view(F)
         for i in range(2):
-            for odd, value in enumerate(halves(b[i])):
-                right[2 * q + odd + 8 * i, g] = value
+            right[q + 4 * i, g] = (b[i] & U(0xFFFFE000)).view(F)
         total = (left @ right + total).astype(F)
         for i, name in enumerate(args[0].strip("{}").split(",")):
             self.put(name, total[g + 8 * (i // 2), 2 * q + i % 2].view(U), np.ones(32, bool))
-        assert len(d) == 4
