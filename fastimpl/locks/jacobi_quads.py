@@ -77,7 +77,9 @@ class Quads:
         delta = t.fma(yy, self.matrix[y][0], t.op("neg.f32", t.mul(xx, self.matrix[x][0])))
         cross = t.mul(t.mul(both, self.twice), self.matrix[x][s])
         root = t.op("sqrt.approx.ftz.f32", t.fma(delta, delta, t.mul(cross, cross)))
-        size = t.op("max.f32", t.plus(t.op("abs.f32", delta), root), "0f02000000")
+        # |tan| is at most 1 where squares vanish, too: else d would shrink without end
+        size = t.op("max.f32", t.plus(t.op("abs.f32", delta), root), t.op("abs.f32", cross))
+        size = t.op("max.f32", size, "0f02000000")
         sign = t.op("and.b32", delta, "0x80000000", kind="b")
         tangent = t.mul(t.op("xor.b32", cross, sign), t.op("rcp.approx.ftz.f32", size))
         cosine = t.op("rsqrt.approx.ftz.f32", t.fma(tangent, tangent, "0f3F800000"))

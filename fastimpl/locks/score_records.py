@@ -196,6 +196,17 @@ class RingShape:
         return -(-groups // (self.warps * max(tiles, 1)))
 
 
+FEW_STEPS = 6
+"""Up to so many groups per warp, waiting for the one copy costs less than a second slot saves."""
+
+
+def ring_shape(complete: int, rows: int, device: torch.device) -> RingShape:
+    """Long rows: two slots per warp, as many programs as fit. Short ones: one slot, and programs for a third more warps
+    than fit, so that one program's start passes beside another's work."""
+    long = RingShape()
+    return long if long.steps(complete, rows, device) > FEW_STEPS else RingShape(stages=1, resident=16)
+
+
 class RecordScores:
     """Scores [N, H, G, P] (nats) of every page and masses per tile, with buffers; `run` allocates nothing.
 
@@ -210,7 +221,7 @@ class RecordScores:
         self.queries, self.records, self.layout, self.cache, self.scale = queries, records, layout, cache, scale
         complete = max(cache.longest // cache.page_size, 1)
         self.ptx = branch != "plain" and takes_ptx(queries, layout)
-        self.shape = shape or RingShape()
+        self.shape = shape or ring_shape(complete, N * H, queries.device)
         self.warps = self.shape.warps if self.ptx else 4
         self.steps = self.shape.steps(complete, N * H, queries.device) if self.ptx else 1
         self.tile = PAGES_PER_WARP * self.warps * self.steps if self.ptx else 16

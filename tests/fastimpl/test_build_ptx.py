@@ -75,6 +75,15 @@ def test_float32_summaries_rebuild_what_the_reference_keeps(dtype, d, rank):
         assert np.abs(gram - np.eye(len(gram))).max(initial=0) < 2e-3
 
 
+def test_equal_keys_whose_mean_rounds_have_no_modes():
+    """Deviations are all rounding there: squares of squares of it vanish, and an angle must not."""
+    keys = np.repeat(np.random.default_rng(0).normal(size=(PAGES, 1, 64)), 16, axis=1).astype(np.float32)
+    centroid, basis, coefficients = floats(keys, "float32", Layout(16, 64, 8, 8, "float32"))
+    np.testing.assert_allclose(centroid, keys[:, 0], rtol=1e-6)
+    assert (basis == 0).all()
+    assert (coefficients == 0).all()
+
+
 def codes_of(values, level):
     scale = np.abs(values).max(-1, keepdims=True) / np.float32(level)
     return np.where(scale > 0, values / np.where(scale > 0, scale, 1), 0), scale[..., 0]
