@@ -2,13 +2,17 @@
 
 Mirrors `refimpl.locks.summary.locks_build_summary` (and, for records, `locks_quantize_summary`, `locks_pack_basis`).
 
+    build_kernel   grid (pages / 8)    everything, one warp for eight pages: centroids and Gram matrices (`build_gram.py`),
+                                       eigenvectors with four lanes to a page (`jacobi_quads.py`), images of the modes
+                                       as one matrix product, quantised and packed in registers (`build_finish.py`)
+
+That is the branch for NVIDIA at B = 16, d = 64, 128 or 256 and ranks up to 8, in PTX. Other shapes and devices take three
+kernels, in portions whose matrices stay in the L2 cache:
+
     gram_kernel    grid (pages / M)    keys [B, d] -> deviations D from the centroid -> D D^T [B, B]
     jacobi_kernel  grid (pages / M)    eigenvectors by falling eigenvalue (`jacobi.py`)
     finish_kernel  grid (pages / M)    mode k: image D^T u_k [d], its length sigma_k, column image / sigma_k,
                                        coefficients sigma_k u_k [B] -> float32 results, or a record's codes and scales
-
-Pages go through in portions whose matrices stay in the L2 cache. One kernel that did all three held 255 registers and
-waited at barriers: a tenth as fast, and a minute to compile for every shape.
 
 Bytes moved per page at B = 16, d = 128, bfloat16: 4096 in, twice, 832 out. Deviations are scaled by a power of two
 before the Gram matrix, so that squares neither overflow nor vanish. Modes with sigma <= sqrt(max(B, d) 2^-24) ||page||

@@ -66,7 +66,7 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         "select_attend_kernel": (
             "locks.attend",
             {"ITEMS": 4096, "SOURCE": 2, "STEP": 128, **group, "G_ROWS": 8, "D": 128, "D_PAD": 128, "PAGE": 16,
-             "BLOCK": 64, "KEPT": 128, "STAGES": 3 if ptx else 5, "PLACES": 8, **SWITCHES, **follow,
+             "BLOCK": 64, "KEPT": 128, "STAGES": 2 if ptx else 5, "PLACES": 8, **SWITCHES, **follow,
              **selection.constants(choice(4096, 4, 4, 8) if ptx else None, 4)},
             {"values": "*i32", "ids": "*i32", "pages": "*i32", "blocks": "*i32", "value_cache": "*bf16"}, 4,
         ),
