@@ -15,14 +15,16 @@ from fastimpl.readkv.lanes_keys import logits_by_lanes
 from fastimpl.readkv.lanes_values import mix_by_lanes
 from fastimpl.readkv.lanes_weigh import weigh_by_lanes
 from fastimpl.readkv.slots import PARTS, prefix_tables, slot_capacity, slot_tables, slots_kernel
+from fastimpl.readkv.value_ptx import WARPS
 
-CHUNKS = (128, 256, 512, 1024)
+CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
 
-REGISTERS = 128
+REGISTERS = VALUE_REGISTERS = 128
 """Per thread of both passes: 16 warps to a multiprocessor."""
 
-WARPS_PER_PROCESSOR = 8
+PROGRAMS_PER_PROCESSOR = 4
+"""Of the value pass, at this many registers and `value_ptx.WARPS` warps."""
 
 
 def able(queries: torch.Tensor) -> bool:
@@ -33,17 +35,24 @@ def able(queries: torch.Tensor) -> bool:
     return fits and here and torch.cuda.get_device_capability(device)[0] >= 8
 
 
+def slot_factors(device: torch.device) -> torch.Tensor:
+    """Coefficients [9, 8] of the slots of depths 1 to 4, each twice in a word as float16, int32."""
+    order = [0, 1, 2, 8, 3, 9, 10, 11]  # s0, s1, s2, s012, s3, s013, s023, s123 in the order of `slots.py`
+    pairs = slot_tables(device).coefficients[:, order].to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
+    return pairs.view(torch.int32)[..., 0].contiguous()
+
+
 class FastChain(ReadChain):
     """`ReadChain` on matrix units; ``chunk`` tokens per program of the value pass, None chooses by the work."""
 
-    TOKENS, LOGITS = TILE, torch.float16
+    TOKENS, LOGITS, LANES = TILE, torch.float16, True
 
     def __init__(
         self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
         value_lefts: torch.Tensor, scale: float, chunk: int | None = None,
     ) -> None:  # fmt: skip
         N, H, _, d = queries.shape
-        wanted = N * H * cache.longest // (WARPS_PER_PROCESSOR * multiprocessors(queries.device))
+        wanted = N * H * cache.longest // (PROGRAMS_PER_PROCESSOR * multiprocessors(queries.device))
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
@@ -56,12 +65,8 @@ class FastChain(ReadChain):
         self.slot_weights = make(rows, self.slots * 8, kind=torch.float16)
         self.slot_counts = make(rows, 8, kind=torch.int32)
         self.slot_sums = make(rows, PARTS, 8, kind=torch.float32)
-        self.lists = make(rows, self.splits, 5, self.chunk + 16, kind=torch.int32)
         self.tables, self.prefixes = slot_tables(device), prefix_tables(device)
-        # the slots of depths 3 and 4, each coefficient twice in a word
-        order = [0, 1, 2, 8, 3, 9, 10, 11]  # s0, s1, s2, s012, s3, s013, s023, s123 in the order of `slots.py`
-        pairs = self.tables.coefficients[:, order].to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
-        self.coefficients = pairs.view(torch.int32)[..., 0].contiguous()
+        self.coefficients = slot_factors(device)
 
     def parts_of_values(self) -> int:
         """Programs per row of the value pass."""
@@ -99,8 +104,8 @@ class FastChain(ReadChain):
         cache, policy, (_, H, G, d) = self.cache, self.policy, self.queries.shape
         mix_by_lanes[(self.splits, self.rows)](
             cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
-            self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.lists, self.mixes, H,
-            cache.capacity, self.importance.shape[1], self.rows_per_pool, policy.minimum, int(policy.paired),
-            self.splits, self.chunk, G, W=cache.stored_depth, D=d, STATE=STATE, num_warps=1, maxnreg=REGISTERS,
+            self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.mixes, H, cache.capacity,
+            self.importance.shape[1], self.rows_per_pool, policy.minimum, self.splits, G, W=cache.stored_depth, D=d,
+            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired, num_warps=WARPS, maxnreg=VALUE_REGISTERS,
             **self.launch,
         )  # fmt: skip

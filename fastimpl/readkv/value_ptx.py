@@ -1,0 +1,114 @@
+"""PTX texts of the value pass: its shared memory, running counts, and the loads and stores of a group of 16 tokens.
+
+Shared memory of a program of ``warps`` warps: tables of deep prefixes, every warp's counts, then the lists of tokens,
+whose place the sums take in the end.
+
+A token's place in the lists' order is a sum of counts before it: over lanes by shuffles, over warps through memory.
+"""
+
+from __future__ import annotations
+
+WARPS = 4
+"""Of a program."""
+
+MOST_TOKENS = 2048
+"""Of a program."""
+
+TABLE_BYTES = 2048
+"""Four tables (depth 5 to 8) of 256 float16."""
+
+COUNT_BYTES = 256
+LISTS_AT = TABLE_BYTES + COUNT_BYTES
+SUM_BYTES = 4096
+"""32 float32 of each lane of a warp."""
+
+TOKEN_BITS = 27
+ENDS = 80
+"""Entries that fill five lists up to whole groups of 16."""
+
+
+def memory_text(warps: int) -> str:
+    """Output: the address of a program's shared memory; input: any word."""
+    lists = max(4 * (MOST_TOKENS + ENDS), SUM_BYTES * warps)
+    return f"{{.shared .align 16 .b8 value_pass[{LISTS_AT + lists}]; mov.u32 $0, value_pass;}}"
+
+
+def warp_text() -> str:
+    """Output: this warp's number, the same in a warp's lanes for the assembler too; input: any word."""
+    return (
+        "{.reg .b32 t; mov.u32 t, %tid.x; shr.u32 t, t, 5; shfl.sync.idx.b32 $0, t, 0, 0x1f, 0xffffffff;}"
+    )
+
+
+def fill_text(warps: int) -> str:
+    """Copy the tables. Inputs: their address in global memory, and in shared memory."""
+    lines = [
+        "{.reg .b32 t,o,x<4>; .reg .b64 p; mov.u32 t, %tid.x; shl.b32 t, t, 4; cvt.u64.u32 p, t; add.u64 p, p, $1;",
+        "add.u32 o, t, $2;",
+    ]
+    for at in range(0, TABLE_BYTES, 512 * warps):
+        lines.append(f"ld.global.v4.b32 {{x0,x1,x2,x3}}, [p+{at}]; st.shared.v4.b32 [o+{at}], {{x0,x1,x2,x3}};")
+    return "\n".join([*lines, "mov.b32 $0, 0;}"])
+
+
+def running_text(words: int) -> str:
+    """Sums over the lanes up to one's own. Outputs: ``words`` sums; inputs: as many words."""
+    lines = ["{.reg .pred p; .reg .b32 t;"]
+    for i in range(words):
+        lines.append(f"mov.b32 ${i}, ${words + i};")
+        for step in (1, 2, 4, 8, 16):
+            lines.append(f"shfl.sync.up.b32 t|p, ${i}, {step}, 0, 0xffffffff; @p add.s32 ${i}, ${i}, t;")
+    return "\n".join([*lines, "}"])
+
+
+def words_text(count: int, stride: int) -> str:
+    """Words of tokens that lie next to each other. Outputs: ``count`` words; inputs: the first token, the address of
+    token 0's word, ``stride`` bytes from a token to the next.
+    """
+    token, base = f"${count}", f"${count + 1}"
+    lines = [f"{{.reg .b64 a; mad.wide.u32 a, {token}, {stride}, {base};"]
+    lines += [f"ld.global.b32 ${i}, [a+{stride * i}];" for i in range(count)]
+    return "\n".join([*lines, "}"])
+
+
+def words_if_text(count: int, stride: int) -> str:
+    """`words_text` where a last input is not 0; else the words are 0."""
+    token, base = f"${count}", f"${count + 1}"
+    lines = [f"{{.reg .b64 a; .reg .pred p; setp.ne.s32 p, ${count + 2}, 0; mad.wide.u32 a, {token}, {stride}, {base};"]
+    lines += [f"mov.b32 ${i}, 0; @p ld.global.b32 ${i}, [a+{stride * i}];" for i in range(count)]
+    return "\n".join([*lines, "}"])
+
+
+def logits_text(count: int) -> str:
+    """float16 logits of tokens that lie next to each other, -inf where an entry has depth 0.
+
+    Outputs: ``count`` words with a logit in the low half; inputs: the first token, the address of token 0's logit of
+    this head, ``count`` entries.
+    """
+    token, base = f"${count}", f"${count + 1}"
+    lines = [f"{{.reg .b64 a; .reg .pred p; mad.wide.u32 a, {token}, 16, {base};"]
+    for i in range(count):
+        lines.append(
+            f"setp.ge.u32 p, ${count + 2 + i}, {1 << TOKEN_BITS}; mov.b32 ${i}, 0xFC00;"
+            f"@p ld.global.u16 ${i}, [a+{16 * i}];"
+        )
+    return "\n".join([*lines, "}"])
+
+
+def weights_text() -> str:
+    """Four weights as two words of float16. Outputs: the words; inputs: four logits, what is taken off them."""
+    lines = ["{.reg .b16 h,u; .reg .f32 w<4>;"]
+    for i in range(4):
+        lines.append(
+            f"mov.b32 {{h,u}}, ${2 + i}; cvt.f32.f16 w{i}, h; sub.f32 w{i}, w{i}, $6; ex2.approx.ftz.f32 w{i}, w{i};"
+        )
+    return "\n".join([*lines, "cvt.rn.f16x2.f32 $0, w1, w0; cvt.rn.f16x2.f32 $1, w3, w2;}"])
+
+
+LOAD_SHARED = "ld.shared.v4.b32 {$0,$1,$2,$3}, [$4];"
+LOAD_SUMS = "ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];"
+STORE_COUNTS = "{.reg .pred p; setp.ne.s32 p, $5, 0; @p st.shared.v4.b32 [$1], {$2,$3,$4,$4}; mov.b32 $0, 0;}"
+STORE_ENTRY = "{.reg .pred p; setp.ne.s32 p, $3, 0; @p st.shared.b32 [$1], $2; mov.b32 $0, 0;}"
+STORE_PAIR = "{.reg .pred p; setp.ne.s32 p, $4, 0; @p st.shared.v2.b32 [$1], {$2,$3}; mov.b32 $0, 0;}"
+STORE_SUMS = "st.shared.v4.f32 [$1], {$2,$3,$4,$5}; mov.b32 $0, 0;"
+STORE_FOUR = "{.reg .pred p; setp.ne.s32 p, $6, 0; @p st.global.v4.f32 [$1], {$2,$3,$4,$5}; mov.b32 $0, 0;}"
