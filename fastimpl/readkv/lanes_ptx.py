@@ -85,22 +85,25 @@ def _transpose() -> list[str]:
     return lines
 
 
+def codes_text() -> str:
+    """Whole codes. Outputs: 8 words, byte j of word i has bit p from bit i of byte j of plane p; inputs: the 8 planes."""
+    lines = ["{.reg .b32 t,s; .reg .b32 u<8>;", *(f"mov.b32 u{p}, ${8 + p};" for p in range(8)), *_transpose()]
+    return "\n".join([*lines, *(f"mov.b32 ${i}, u{i};" for i in range(8)), "}"])
+
+
 def table_text() -> str:
     """Sums += centroids x weights, centroids looked up by whole codes in shared memory.
 
-    Outputs: 32 sums; inputs: 8 planes of items 4q and 4q + 1, 8 of items 4q + 2 and 4q + 3, addresses of the four
-    items' tables (float16, 256 entries, bit p of the index is plane p), two words of weights, the sums before.
+    Outputs: 32 sums; inputs: codes of items 4q and 4q + 1 (8 words of `codes_text`), of items 4q + 2 and 4q + 3,
+    addresses of the four items' tables (float16, 256 entries, bit p of the index is plane p), two words of weights, the
+    sums before.
     """
-    lines = ["{.reg .b32 t,s; .reg .b32 u<8>; .reg .b32 c<16>; .reg .b32 a<4>; .reg .b16 h<4>;"]
-    for half in range(2):
-        lines += [f"mov.b32 u{p}, ${SUMS + 8 * half + p};" for p in range(8)]
-        lines += _transpose()
-        lines += [f"mov.b32 c{8 * half + i}, u{i};" for i in range(8)]
+    lines = ["{.reg .b32 t; .reg .b32 a<4>; .reg .b16 h<4>;"]
     address = [f"${SUMS + 16 + k}" for k in range(4)]
     weights, before, after = f"{{${SUMS + 20},${SUMS + 21}}}", _sums(SUMS + 22), _sums(0)
     for b in range(8):
         for half in range(2):
-            code = f"c{8 * half + b}"
+            code = f"${SUMS + 8 * half + b}"
             for byte in range(4):  # item, row half: (0, 0), (0, 1), (1, 0), (1, 1)
                 lines.append(
                     f"bfe.u32 t, {code}, {8 * byte}, 8; mad.lo.u32 t, t, 2, {address[2 * half + byte // 2]};"

@@ -8,8 +8,8 @@ Mirrors the value decoder of `refimpl.readkv.reader.read_two_stages`; `prefix.va
         sums of the warps, added in shared memory --> mix [8, d], in the order of `store_mix`
 
 Lists: depth 5 to 8 together (whole codes and a table), 4, 3, 2, 1 (8, 4, 2, 1 slots); depth 0 costs nothing. Weights
-are float16 times 4096. A group's words and logits are asked for while the group before is multiplied, its entries one
-group earlier. Sums go over a list in its order, so results do not depend on how programs are scheduled.
+are float16 times 4096. A group's words and logits are asked for once those of the group before are packed, and arrive
+while those are multiplied. Sums go over a list in its order, so results do not depend on how programs are scheduled.
 Bytes: 32 per pair of planes and token, 16 per token for its logits.
 """
 
@@ -23,6 +23,8 @@ from fastimpl.readkv import lanes_ptx, value_ptx
 from fastimpl.readkv.lanes import LAST, SUMS, add_bits_and_ones, high_halves, low_halves, times_half, zero_sums
 from fastimpl.readkv.lanes_lists import DEPTH_SHIFT, FOUR, LISTS_AT, WARP, depths_of_tokens, load_shared, write_lists
 
+CODES, CODES_OPERANDS = tl.constexpr(lanes_ptx.codes_text()), tl.constexpr(",".join(["=&r"] * 8 + ["r"] * 8))
+EIGHT = tl.constexpr([tl.int32] * 8)
 TABLE, TABLE_OPERANDS = tl.constexpr(lanes_ptx.table_text()), tl.constexpr(lanes_ptx.table_constraints())
 FIRST = tl.constexpr([1.0 / lanes_ptx.last_factor(i) for i in range(32)])
 INDEX = tl.constexpr([[c % 8 * 4 + c // 8 * 2 + column for c in range(16)] for column in range(2)])
@@ -122,8 +124,8 @@ def table_addresses(entries, tables):
 
 
 @triton.jit
-def add_whole_codes(found, tables, w0, w1, sums, W: tl.constexpr):
-    """32 sums after 16 tokens of depth 5 to 8."""
+def whole_codes(found, W: tl.constexpr):
+    """Codes of a lane's four tokens of depth 5 to 8, byte by byte: 16 words."""
     first, second = (), ()
     for plane in tl.static_range(8):
         if plane < (W + 1) // 2 * 2:
@@ -132,8 +134,17 @@ def add_whole_codes(found, tables, w0, w1, sums, W: tl.constexpr):
             x0, x1 = found[0] * 0, found[0] * 0
         first = first + (x0,)
         second = second + (x1,)
-    return tl.inline_asm_elementwise(TABLE, TABLE_OPERANDS, first + second + tables + (w0, w1) + sums, dtype=SUMS,
-                                     is_pure=True, pack=1)  # fmt: skip
+    return (
+        tl.inline_asm_elementwise(CODES, CODES_OPERANDS, first, dtype=EIGHT, is_pure=True, pack=1)
+        + tl.inline_asm_elementwise(CODES, CODES_OPERANDS, second, dtype=EIGHT, is_pure=True, pack=1)
+    )
+
+
+@triton.jit
+def add_whole_codes(codes, tables, w0, w1, sums):
+    """32 sums after 16 tokens of depth 5 to 8."""
+    return tl.inline_asm_elementwise(TABLE, TABLE_OPERANDS, codes + tables + (w0, w1) + sums, dtype=SUMS, is_pure=True,
+                                     pack=1)  # fmt: skip
 
 
 @triton.jit
@@ -155,36 +166,58 @@ def slots_of(found, DEPTH: tl.constexpr):
 
 
 @triton.jit
+def add_slots(slots0, slots1, w0, w1, factors, sums, COUNT: tl.constexpr):
+    """36 sums after 16 tokens of one depth, 1 to 4."""
+    for slot in tl.static_range(COUNT):
+        factor = factors[slot]
+        sums = add_bits_and_ones(slots0[slot], slots1[slot], times_half(w0, factor), times_half(w1, factor), sums)
+    return sums
+
+
+@triton.jit
 def add_list(
     lists, count, turn, planes, pair_bytes, logits, own, coefficients, tables, shifted_lse, sums,
     DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
-    """Sums after this warp's groups of one list: those from ``turn`` on, every WARPS-th. 36 sums below depth 5, else 32."""
+    """Sums after this warp's groups of one list: those from ``turn`` on, every WARPS-th. 36 sums below depth 5, else 32.
+
+    At depths 1 and 2 two groups a turn, so that twice as many loads are on their way.
+    """
     groups = (count + 15) >> 4
+    SLOTS: tl.constexpr = 2 ** (DEPTH - 1) if DEPTH < 5 else 0
+    BOTH: tl.constexpr = DEPTH < 3
+    STRIDE: tl.constexpr = 2 * WARPS if BOTH else WARPS
     if turn < groups:
         factors = ()
-        if DEPTH < 5:
-            for slot in tl.static_range(2 ** (DEPTH - 1)):
-                factors = factors + (tl.load(coefficients + DEPTH * 8 + slot),)
+        for slot in tl.static_range(SLOTS):
+            factors = factors + (tl.load(coefficients + DEPTH * 8 + slot),)
         entries = load_shared(lists + turn * 64)
-        ahead = item_loads(entries, planes, pair_bytes, logits, own, DEPTH, W, WORDS, PAIRED)
-        now = table_addresses(entries, tables)
-        entries = load_shared(lists + tl.minimum(turn + WARPS, groups - 1) * 64)
-        for group in range(turn, groups, WARPS):
-            found, at = ahead, now
-            following = load_shared(lists + tl.minimum(group + 2 * WARPS, groups - 1) * 64)
-            ahead = item_loads(entries, planes, pair_bytes, logits, own, DEPTH, W, WORDS, PAIRED)
-            now = table_addresses(entries, tables)
-            entries = following
+        found = item_loads(entries, planes, pair_bytes, logits, own, DEPTH, W, WORDS, PAIRED)
+        if BOTH:
+            also = item_loads(load_shared(lists + tl.minimum(turn + WARPS, groups - 1) * 64), planes, pair_bytes,
+                              logits, own, DEPTH, W, WORDS, PAIRED)  # fmt: skip
+        for group in range(turn, groups, STRIDE):
+            following = load_shared(lists + tl.minimum(group + STRIDE, groups - 1) * 64)
             w0, w1 = item_weights(found, shifted_lse)
             if DEPTH == 5:
-                sums = add_whole_codes(found, at, w0, w1, sums, W)
+                codes, at = whole_codes(found, W), table_addresses(entries, tables)
             else:
                 slots0, slots1 = slots_of(found, DEPTH)
-                for slot in tl.static_range(2 ** (DEPTH - 1)):
-                    sums = add_bits_and_ones(
-                        slots0[slot], slots1[slot], times_half(w0, factors[slot]), times_half(w1, factors[slot]), sums
-                    )
+            if BOTH:
+                after = load_shared(lists + tl.minimum(group + STRIDE + WARPS, groups - 1) * 64)
+                beyond = tl.maximum(group + (WARPS + 1) - groups, 0).to(tl.float32)  # then the weights are 0
+                w2, w3 = item_weights(also, shifted_lse + beyond * 1e30)
+                slots2, slots3 = slots_of(also, DEPTH)
+            entries = following
+            found = item_loads(entries, planes, pair_bytes, logits, own, DEPTH, W, WORDS, PAIRED)
+            if BOTH:
+                also = item_loads(after, planes, pair_bytes, logits, own, DEPTH, W, WORDS, PAIRED)
+            if DEPTH == 5:
+                sums = add_whole_codes(codes, at, w0, w1, sums)
+            else:
+                sums = add_slots(slots0, slots1, w0, w1, factors, sums, SLOTS)
+            if BOTH:
+                sums = add_slots(slots2, slots3, w2, w3, factors, sums, SLOTS)
     return sums
 
 

@@ -17,7 +17,6 @@ from fastimpl.readkv import lanes, lanes_lists, lanes_values  # noqa: E402
 from fastimpl.readkv.bar import BAR, CUT, REST, STATE  # noqa: E402
 from fastimpl.readkv.cache import empty_cache, encode  # noqa: E402
 from fastimpl.readkv.fast import slot_factors  # noqa: E402
-from fastimpl.readkv.lanes_ptx import _transpose  # noqa: E402, F401
 from fastimpl.readkv.slots import prefix_tables  # noqa: E402
 from fastimpl.readkv.tree import lloyd_tree  # noqa: E402
 
@@ -188,8 +187,13 @@ class Warp:
         ones = [before[32 + j] + total[:, j % 2 :: 2].reshape(-1) for j in range(4)]
         return sums + ones
 
+    def CODES(self, *planes):
+        bits = [[(x.astype(np.int64) >> (8 * j + i)) & 1 for x in planes] for i in range(8) for j in range(4)]
+        codes = [sum(bit << p for p, bit in enumerate(of)) for of in bits]
+        return [sum(codes[4 * i + j] << (8 * j) for j in range(4)) for i in range(8)]
+
     def TABLE(self, *given):
-        planes = np.stack(given[:16]).astype(np.int64) & 0xFFFFFFFF
+        codes = np.stack(given[:16]).astype(np.int64)
         tables, (w0, w1), before = given[16:20], given[20:22], given[22:]
         entries = self.shared[:512].view(np.float16).astype(np.float32)
 
@@ -197,7 +201,7 @@ class Warp:
             def of(b):
                 found = []
                 for item in range(2):
-                    code = sum(((planes[8 * half + p] >> (16 * item + b)) & 1) << p for p in range(8))
+                    code = (codes[8 * half + b % 8] >> (8 * (2 * item + b // 8))) & 255
                     found.append(entries[code + tables[2 * half + item] // 2])
                 return np.stack(found, 1)
 
