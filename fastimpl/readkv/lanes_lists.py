@@ -20,6 +20,9 @@ DEPTH_SHIFT = tl.constexpr(ptx.TOKEN_BITS)
 WARP, RUNNING = tl.constexpr(ptx.warp_text()), tl.constexpr(ptx.running_text(3))
 THREE = tl.constexpr([tl.int32] * 3)
 LOAD_SHARED, STORE_COUNTS = tl.constexpr(ptx.LOAD_SHARED), tl.constexpr(ptx.STORE_COUNTS)
+PLACES_AT, LOAD_WORD = tl.constexpr(ptx.PLACES_AT), tl.constexpr(ptx.LOAD_WORD)
+DEPTHS = tl.constexpr([ptx.depths_text(levels) for levels in range(1, 9)])
+DEPTHS_OPERANDS = tl.constexpr(["=&r,f,r,r" + ",f" * levels for levels in range(1, 9)])
 STORE_ENTRY, STORE_PAIR = tl.constexpr(ptx.STORE_ENTRY), tl.constexpr(ptx.STORE_PAIR)
 
 
@@ -30,13 +33,12 @@ def load_shared(at):
 
 
 @triton.jit
-def depths_of(value, steps, bar, cut, rest, item, inside, minimum, LEVELS: tl.constexpr):
+def depths_of(value, steps, bar, last, item, inside, minimum):
     """Depths of items, one per lane; 0 where there is none. The steps' gains fall, so one step equals the bar at most."""
-    before = (item < cut) | ((item == cut) & (rest > 0))
-    own = bar - (before & (bar > 0)).to(tl.int32)
-    depth = item * 0 + minimum
-    for level in tl.static_range(LEVELS):
-        depth += ((value * steps[level]).to(tl.int32, bitcast=True) > own).to(tl.int32)
+    own = tl.where(item < last, bar - 1, bar)
+    depth = tl.inline_asm_elementwise(DEPTHS[len(steps) - 1], DEPTHS_OPERANDS[len(steps) - 1],
+                                      (value, own, item * 0 + minimum) + steps, dtype=tl.int32, is_pure=True,
+                                      pack=1)  # fmt: skip
     return tl.where(inside, depth, 0)
 
 
@@ -55,10 +57,11 @@ def depths_of_tokens(
         tl.load(pool + CUT).to(tl.int32),
         tl.load(pool + REST).to(tl.int32),
     )
+    base = (row % rows_per_pool).to(tl.int32) * ((length + PAIRED) >> PAIRED)
+    last = tl.where(bar > 0, cut + (rest > 0).to(tl.int32), 0) - base  # before this one, equals of the bar are bought
     steps = ()
     for level in tl.static_range(LEVELS):
         steps = steps + (tl.load(gains + minimum + level, mask=minimum + level < LEVELS, other=0.0),)
-    base = (row % rows_per_pool).to(tl.int32) * ((length + PAIRED) >> PAIRED)
     values = ()
     for step in tl.static_range(STEPS):
         pair = ((step * WARPS + (thread >> 5)) * parts + part) * 32 + (thread & 31)
@@ -73,12 +76,11 @@ def depths_of_tokens(
         pair = ((step * WARPS + (thread >> 5)) * parts + part) * 32 + (thread & 31)
         inside, both = 2 * pair < length, 2 * pair + 1 < length
         if PAIRED:
-            first = depths_of(values[step], steps, bar, cut, rest, base + pair, inside, minimum, LEVELS)
+            first = depths_of(values[step], steps, bar, last, pair, inside, minimum)
             second = tl.where(both, first, 0)
         else:
-            item = base + 2 * pair
-            first = depths_of(values[2 * step], steps, bar, cut, rest, item, inside, minimum, LEVELS)
-            second = depths_of(values[2 * step + 1], steps, bar, cut, rest, item + 1, both, minimum, LEVELS)
+            first = depths_of(values[2 * step], steps, bar, last, 2 * pair, inside, minimum)
+            second = depths_of(values[2 * step + 1], steps, bar, last, 2 * pair + 1, both, minimum)
         at = (depths + row * capacity + 2 * pair).to(tl.pointer_type(tl.int16))
         tl.store(at, (first | (second << 8)).to(tl.int16), mask=inside)
         entries = entries + (2 * pair | (first << DEPTH_SHIFT), (2 * pair + 1) | (second << DEPTH_SHIFT))
@@ -87,21 +89,26 @@ def depths_of_tokens(
 
 
 @triton.jit
-def in_list(depth, KIND: tl.constexpr):
-    """Whether a depth's tokens go into a list: 0 is that of depth 5 and more, then 4, 3, 2, 1."""
-    return (depth > 4).to(tl.int32) if KIND == 0 else (depth == 5 - KIND).to(tl.int32)
+def count_lists(listed, thread, STEPS: tl.constexpr, PAIRED: tl.constexpr):
+    """How many of a lane's entries each list takes: words of two counts, of depth 5 and more | 4, 3 | 2, 1."""
+    counts = thread * 0
+    for step in tl.static_range(STEPS):
+        counts += 1 << (5 * tl.minimum(listed[2 * step], 5))  # five bits each: at most 16 entries
+        if not PAIRED:
+            counts += 1 << (5 * tl.minimum(listed[2 * step + 1], 5))
+    found = ()
+    for kind in tl.static_range(5):
+        count = (counts >> (25 - 5 * kind)) & 31
+        found = found + (count * 2 if PAIRED else count,)
+    return found[0] | (found[1] << 16), found[2] | (found[3] << 16), found[4]
 
 
 @triton.jit
-def write_lists(entries, listed, memory, thread, warp, STEPS: tl.constexpr, WARPS: tl.constexpr, PAIRED: tl.constexpr):
+def write_lists(
+    entries, listed, memory, thread, warp, STEPS: tl.constexpr, WARPS: tl.constexpr, PAIRED: tl.constexpr
+):
     """Write the lists; how many entries each of the five has, and where it begins, in entries."""
-    own = ()
-    for kind in tl.static_range(5):
-        count = thread * 0
-        for step in tl.static_range(STEPS):
-            count += in_list(listed[2 * step], kind) + in_list(listed[2 * step + 1], kind)
-        own = own + (count,)
-    words = (own[0] | (own[1] << 16), own[2] | (own[3] << 16), own[4])
+    words = count_lists(listed, thread, STEPS, PAIRED)
     running = tl.inline_asm_elementwise(RUNNING, "=&r,=&r,=&r,r,r,r", words, dtype=THREE, is_pure=True, pack=1)
     at = memory + COUNTS_AT + (thread >> 5) * 16
     tl.inline_asm_elementwise(STORE_COUNTS, "=r,r,r,r,r,r", (at,) + running + (((thread & 31) == 31).to(tl.int32),),
@@ -119,24 +126,36 @@ def write_lists(entries, listed, memory, thread, warp, STEPS: tl.constexpr, WARP
     e0, e1, e2 = running[0] - words[0] + b0, running[1] - words[1] + b1, running[2] - words[2] + b2
     before = (e0 & 0xFFFF, e0 >> 16, e1 & 0xFFFF, e1 >> 16, e2)
     starts, start = (), warp * 0
+    own = memory + PLACES_AT + thread * 4  # where a lane's next entry of each list goes
     for kind in tl.static_range(5):
         starts = starts + (start,)
-        at = memory + LISTS_AT + 4 * (start + before[kind])
-        for step in tl.static_range(STEPS):
-            one, two = in_list(listed[2 * step], kind), in_list(listed[2 * step + 1], kind)
-            if PAIRED:
-                tl.inline_asm_elementwise(STORE_PAIR, "=r,r,r,r,r", [at, entries[2 * step], entries[2 * step + 1], one],
-                                          dtype=tl.int32, is_pure=False, pack=1)  # fmt: skip
-            else:
-                store_entry(at, entries[2 * step], one)
-                store_entry(at + 4 * one, entries[2 * step + 1], two)
-            at += 4 * (one + two)
+        store_entry(own + kind * (128 * WARPS), memory + LISTS_AT + 4 * (start + before[kind]), thread * 0 + 1)
         end = (start + counts[kind] + 15) & -16
         at = start + counts[kind] + thread
         store_entry(memory + LISTS_AT + 4 * at, thread * 0, (at < end).to(tl.int32))  # groups are read whole
         start = end
+    taken = thread * 0
+    for step in tl.static_range(STEPS):
+        taken = place_entry(entries, listed, own, taken, 2 * step, WARPS, PAIRED)
+        if not PAIRED:
+            taken = place_entry(entries, listed, own, taken, 2 * step + 1, WARPS, PAIRED)
     tl.debug_barrier()
     return counts, starts
+
+
+@triton.jit
+def place_entry(entries, listed, own, taken, AT: tl.constexpr, WARPS: tl.constexpr, PAIRED: tl.constexpr):
+    """Write an entry, or a pair of them, to its list; ``taken`` counts a lane's entries (pairs) so far, 5 bits a depth."""
+    depth = tl.minimum(listed[AT], 5)
+    at = tl.inline_asm_elementwise(LOAD_WORD, "=r,r", [own + (5 - tl.maximum(depth, 1)) * (128 * WARPS)],
+                                   dtype=tl.int32, is_pure=False, pack=1)  # fmt: skip
+    at += ((taken >> (5 * depth)) & 31) * (8 if PAIRED else 4)
+    if PAIRED:
+        tl.inline_asm_elementwise(STORE_PAIR, "=r,r,r,r,r", [at, entries[AT], entries[AT + 1], depth], dtype=tl.int32,
+                                  is_pure=False, pack=1)  # fmt: skip
+    else:
+        store_entry(at, entries[AT], depth)
+    return taken + (1 << (5 * depth))
 
 
 @triton.jit

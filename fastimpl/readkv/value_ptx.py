@@ -1,6 +1,6 @@
 """PTX texts of the value pass: its shared memory, running counts, and the loads and stores of a group of 16 tokens.
 
-Shared memory of a program of ``warps`` warps: tables of deep prefixes, every warp's counts, then the lists of tokens,
+Shared memory of a program: tables of deep prefixes, every warp's counts, every lane's places, then the lists of tokens,
 whose place the sums take in the end.
 
 A token's place in the lists' order is a sum of counts before it: over lanes by shuffles, over warps through memory.
@@ -18,7 +18,8 @@ TABLE_BYTES = 2048
 """Four tables (depth 5 to 8) of 256 float16."""
 
 COUNT_BYTES = 256
-LISTS_AT = TABLE_BYTES + COUNT_BYTES
+PLACES_AT = TABLE_BYTES + COUNT_BYTES
+LISTS_AT = PLACES_AT + 5 * 128 * WARPS
 SUM_BYTES = 4096
 """32 float32 of each lane of a warp."""
 
@@ -105,6 +106,19 @@ def weights_text() -> str:
     return "\n".join([*lines, "cvt.rn.f16x2.f32 $0, w1, w0; cvt.rn.f16x2.f32 $1, w3, w2;}"])
 
 
+def depths_text(levels: int) -> str:
+    """A depth. Output: it; inputs: an item's importance, the bits above which a product of it is bought, the least depth,
+    ``levels`` gains.
+    """
+    lines = ["{.reg .f32 x; .reg .b32 b; .reg .pred p; mov.b32 $0, $3;"]
+    for level in range(levels):
+        lines.append(
+            f"mul.rn.f32 x, $1, ${4 + level}; mov.b32 b, x; setp.gt.s32 p, b, $2; @p add.s32 $0, $0, 1;"
+        )
+    return "\n".join([*lines, "}"])
+
+
+LOAD_WORD = "ld.shared.b32 $0, [$1];"
 LOAD_SHARED = "ld.shared.v4.b32 {$0,$1,$2,$3}, [$4];"
 LOAD_SUMS = "ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];"
 STORE_COUNTS = "{.reg .pred p; setp.ne.s32 p, $5, 0; @p st.shared.v4.b32 [$1], {$2,$3,$4,$4}; mov.b32 $0, 0;}"

@@ -58,6 +58,8 @@ class Warp:
                 self.meaning[getattr(text, "value", text)] = self.words(row.index(text) + 1, stride)
         for count, text in enumerate(lanes_values.LOGITS.value, 1):
             self.meaning[getattr(text, "value", text)] = self.logits(count)
+        for text in lanes_lists.DEPTHS.value:
+            self.meaning[getattr(text, "value", text)] = self.depths
         for text, order in (("0x5410", 0), ("0x7632", 1)):
             self.meaning[f"prmt.b32 $0, $1, $2, {text};"] = self.permuted(order)
         self.meaning["mul.rn.f16x2 $0, $1, $2;"] = self.product
@@ -91,6 +93,12 @@ class Warp:
     def FILL(self, source, at):
         self.shared[:512] = real(source[:1] + 4 * np.arange(512), ctypes.c_uint32)
         return 0
+
+    def LOAD_WORD(self, at):
+        return self.shared[at // 4]
+
+    def depths(self, value, own, least, *steps):
+        return least + sum((value * np.float32(s)).astype(np.float32).view(np.int32) > own for s in steps)
 
     def RUNNING(self, *counts):
         return [np.cumsum(c) for c in counts]
