@@ -248,8 +248,8 @@ def mix_by_lanes(
     if W >= 5:
         tl.inline_asm_elementwise(FILL, "=r,l,r", [prefix_tables.to(tl.int64), memory], dtype=tl.int32,
                                   is_pure=False, pack=1)  # fmt: skip
+    length = tl.load(lengths + row // heads)  # no kernel of the chain writes the lengths
     follow(DEPENDENT)
-    length = tl.load(lengths + row // heads)
     entries, listed = depths_of_tokens(importance, gains, state, depths, row, part, parts, length, capacity,
                                        items_capacity, rows_per_pool, minimum, thread, W, STATE, STEPS, WARPS,
                                        PAIRED)  # fmt: skip
