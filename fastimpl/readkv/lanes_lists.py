@@ -16,7 +16,7 @@ from fastimpl.readkv.bar import BAR, CUT, REST
 
 FOUR = tl.constexpr([tl.int32] * 4)
 LISTS_AT, COUNTS_AT = tl.constexpr(ptx.LISTS_AT), tl.constexpr(ptx.TABLE_BYTES)
-DEPTH_SHIFT = tl.constexpr(ptx.TOKEN_BITS)
+DEPTH_BITS = tl.constexpr(ptx.DEPTH_BITS)
 WARP, RUNNING = tl.constexpr(ptx.warp_text()), tl.constexpr(ptx.running_text(3))
 THREE = tl.constexpr([tl.int32] * 3)
 LOAD_SHARED, STORE_COUNTS = tl.constexpr(ptx.LOAD_SHARED), tl.constexpr(ptx.STORE_COUNTS)
@@ -43,11 +43,17 @@ def depths_of(value, steps, bar, last, item, inside, minimum):
 
 
 @triton.jit
+def entry_of(token, depth, inside):
+    """A token's entry."""
+    return (token << DEPTH_BITS) | depth | tl.where(inside, -0x80000000, 0)
+
+
+@triton.jit
 def depths_of_tokens(
     importance, gains, state, depths, row, part, parts, length, capacity, items_capacity, rows_per_pool, minimum,
     thread, LEVELS: tl.constexpr, STATE: tl.constexpr, STEPS: tl.constexpr, WARPS: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
-    """Entries of a lane's STEPS pairs of tokens (a token, its depth above) and the depths they are listed by.
+    """Entries of a lane's STEPS pairs of tokens and the depths they are listed by.
 
     Stores the depths. A token past the end is listed beside its neighbour, with depth 0.
     """
@@ -83,7 +89,7 @@ def depths_of_tokens(
             second = depths_of(values[2 * step + 1], steps, bar, last, 2 * pair + 1, both, minimum)
         at = (depths + row * capacity + 2 * pair).to(tl.pointer_type(tl.int16))
         tl.store(at, (first | (second << 8)).to(tl.int16), mask=inside)
-        entries = entries + (2 * pair | (first << DEPTH_SHIFT), (2 * pair + 1) | (second << DEPTH_SHIFT))
+        entries = entries + (entry_of(2 * pair, first, inside), entry_of(2 * pair + 1, second, both))
         listed = listed + (first, first if PAIRED else tl.where(both, second, first))
     return entries, listed
 

@@ -23,7 +23,9 @@ LISTS_AT = PLACES_AT + 5 * 128 * WARPS
 SUM_BYTES = 4096
 """32 float32 of each lane of a warp."""
 
-TOKEN_BITS = 27
+DEPTH_BITS = 5
+"""A list's entry: its depth, the token above, and the sign bit, which an entry that only fills a group has not."""
+
 ENDS = 80
 """Entries that fill five lists up to whole groups of 16."""
 
@@ -62,48 +64,37 @@ def running_text(words: int) -> str:
     return "\n".join([*lines, "}"])
 
 
-def words_text(count: int, stride: int) -> str:
-    """Words of tokens that lie next to each other. Outputs: ``count`` words; inputs: the first token, the address of
-    token 0's word, ``stride`` bytes from a token to the next.
+def words_text(count: int, stride: int, kind: str = "b32") -> str:
+    """Words of tokens that lie ``stride`` bytes apart. Outputs: ``count`` words; inputs: an offset in bytes, the address
+    that it counts from.
     """
-    token, base = f"${count}", f"${count + 1}"
-    lines = [f"{{.reg .b64 a; mad.wide.u32 a, {token}, {stride}, {base};"]
-    lines += [f"ld.global.b32 ${i}, [a+{stride * i}];" for i in range(count)]
+    lines = [f"{{.reg .b64 a; cvt.u64.u32 a, ${count}; add.s64 a, a, ${count + 1};"]
+    lines += [f"ld.global.{kind} ${i}, [a+{stride * i}];" for i in range(count)]
     return "\n".join([*lines, "}"])
 
 
 def words_if_text(count: int, stride: int) -> str:
-    """`words_text` where a last input is not 0; else the words are 0."""
-    token, base = f"${count}", f"${count + 1}"
-    lines = [f"{{.reg .b64 a; .reg .pred p; setp.ne.s32 p, ${count + 2}, 0; mad.wide.u32 a, {token}, {stride}, {base};"]
-    lines += [f"mov.b32 ${i}, 0; @p ld.global.b32 ${i}, [a+{stride * i}];" for i in range(count)]
-    return "\n".join([*lines, "}"])
-
-
-def logits_text(count: int) -> str:
-    """float16 logits of tokens that lie next to each other, -inf where an entry has depth 0.
-
-    Outputs: ``count`` words with a logit in the low half; inputs: the first token, the address of token 0's logit of
-    this head, ``count`` entries.
-    """
-    token, base = f"${count}", f"${count + 1}"
-    lines = [f"{{.reg .b64 a; .reg .pred p; mad.wide.u32 a, {token}, 16, {base};"]
-    for i in range(count):
-        lines.append(
-            f"setp.ge.u32 p, ${count + 2 + i}, {1 << TOKEN_BITS}; mov.b32 ${i}, 0xFC00;"
-            f"@p ld.global.u16 ${i}, [a+{16 * i}];"
-        )
+    """`words_text` where a last input is not negative; else the words are anything."""
+    lines = [f"{{.reg .b64 a; .reg .pred p; setp.ge.s32 p, ${count + 2}, 0;"]
+    lines += [f"cvt.u64.u32 a, ${count}; add.s64 a, a, ${count + 1};"]
+    lines += [f"@p ld.global.b32 ${i}, [a+{stride * i}];" for i in range(count)]
     return "\n".join([*lines, "}"])
 
 
 def weights_text() -> str:
-    """Four weights as two words of float16. Outputs: the words; inputs: four logits, what is taken off them."""
-    lines = ["{.reg .b16 h,u; .reg .f32 w<4>;"]
+    """Four weights as two words of float16. Outputs: the words; inputs: four logits (float16 in the low half), what is
+    taken off them, and the tokens' four entries, of which the sign bit keeps the weight.
+    """
+    lines = ["{.reg .b16 h,u; .reg .f32 w<4>; .reg .b32 m,x;"]
     for i in range(4):
         lines.append(
             f"mov.b32 {{h,u}}, ${2 + i}; cvt.f32.f16 w{i}, h; sub.f32 w{i}, w{i}, $6; ex2.approx.ftz.f32 w{i}, w{i};"
         )
-    return "\n".join([*lines, "cvt.rn.f16x2.f32 $0, w1, w0; cvt.rn.f16x2.f32 $1, w3, w2;}"])
+    for word in range(2):
+        one, two = 2 * word, 2 * word + 1  # bytes B and F: the sign of the first and the second entry
+        lines.append(f"prmt.b32 m, ${7 + one}, ${7 + two}, 0xFFBB;")
+        lines.append(f"cvt.rn.f16x2.f32 x, w{two}, w{one}; and.b32 ${word}, x, m;")
+    return "\n".join([*lines, "}"])
 
 
 def depths_text(levels: int) -> str:

@@ -57,7 +57,7 @@ class Warp:
             for text in row:
                 self.meaning[getattr(text, "value", text)] = self.words(row.index(text) + 1, stride)
         for count, text in enumerate(lanes_values.LOGITS.value, 1):
-            self.meaning[getattr(text, "value", text)] = self.logits(count)
+            self.meaning[getattr(text, "value", text)] = self.words(count, 16, ctypes.c_uint16)
         for text in lanes_lists.DEPTHS.value:
             self.meaning[getattr(text, "value", text)] = self.depths
         for text, order in (("0x5410", 0), ("0x7632", 1)):
@@ -137,23 +137,14 @@ class Warp:
                     ctypes.c_float.from_address(int(address) + 4 * i).value = float(value)
         return 0
 
-    def WEIGHTS(self, a, b, c, d, lse):
-        w = [np.exp2(halves(x)[:, 0] - lse) for x in (a, b, c, d)]
+    def WEIGHTS(self, a, b, c, d, lse, *entries):
+        w = [np.where(e < 0, np.exp2(halves(x)[:, 0] - lse), 0.0) for x, e in zip((a, b, c, d), entries, strict=True)]
         return words_of(w[0], w[1]), words_of(w[2], w[3])
 
-    def words(self, count, stride):
-        def meaning(token, base, wanted=1):
-            at = base + token.astype(np.int64) * stride
-            found = [real(at + stride * i, ctypes.c_uint32) * (np.asarray(wanted) != 0) for i in range(count)]
-            return found
-
-        return meaning
-
-    def logits(self, count):
-        def meaning(token, base, *entries):
-            at = base + token.astype(np.int64) * 16
-            found = [real(at + 16 * i, ctypes.c_uint16) for i in range(count)]
-            return [np.where(e >> 27 > 0, x, 0xFC00) for e, x in zip(entries, found, strict=True)]
+    def words(self, count, stride, kind=ctypes.c_uint32):
+        def meaning(at, base, wanted=0):
+            at, yes = base + at.astype(np.int64), np.asarray(wanted) >= 0
+            return [np.where(yes, real(at + stride * i, kind), 0x5A5A5A5A) for i in range(count)]
 
         return meaning
 
