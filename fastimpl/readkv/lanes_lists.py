@@ -16,7 +16,7 @@ from fastimpl.readkv.bar import BAR, CUT, REST
 
 FOUR = tl.constexpr([tl.int32] * 4)
 LISTS_AT, COUNTS_AT = tl.constexpr(ptx.LISTS_AT), tl.constexpr(ptx.TABLE_BYTES)
-DEPTH_BITS = tl.constexpr(ptx.DEPTH_BITS)
+TOKEN_BITS = tl.constexpr(ptx.TOKEN_BITS)
 WARP, RUNNING = tl.constexpr(ptx.warp_text()), tl.constexpr(ptx.running_text(3))
 THREE = tl.constexpr([tl.int32] * 3)
 LOAD_SHARED, STORE_COUNTS = tl.constexpr(ptx.LOAD_SHARED), tl.constexpr(ptx.STORE_COUNTS)
@@ -45,7 +45,7 @@ def depths_of(value, steps, bar, last, item, inside, minimum):
 @triton.jit
 def entry_of(token, depth, inside):
     """A token's entry."""
-    return (token << DEPTH_BITS) | depth | tl.where(inside, -0x80000000, 0)
+    return token | (depth << TOKEN_BITS) | tl.where(inside, -0x80000000, 0)
 
 
 @triton.jit

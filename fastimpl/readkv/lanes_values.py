@@ -21,7 +21,7 @@ import triton.language as tl
 from fastimpl.device import follow
 from fastimpl.readkv import lanes_ptx, value_ptx
 from fastimpl.readkv.lanes import LAST, SUMS, add_bits_and_ones, high_halves, low_halves, times_half, zero_sums
-from fastimpl.readkv.lanes_lists import LISTS_AT, WARP, depths_of_tokens, load_shared, write_lists
+from fastimpl.readkv.lanes_lists import LISTS_AT, TOKEN_BITS, WARP, depths_of_tokens, load_shared, write_lists
 
 CODES, CODES_OPERANDS = tl.constexpr(lanes_ptx.codes_text()), tl.constexpr(",".join(["=&r"] * 8 + ["r"] * 8))
 EIGHT = tl.constexpr([tl.int32] * 8)
@@ -33,8 +33,7 @@ INDEX = tl.constexpr([[c % 8 * 4 + c // 8 * 2 + column for c in range(16)] for c
 WEIGHTS = tl.constexpr(value_ptx.weights_text())
 ONE, TWO = tl.constexpr([tl.int32]), tl.constexpr([tl.int32] * 2)
 FOUR_SUMS = tl.constexpr([tl.float32] * 4)
-SUM_BYTES, DEPTH_MASK = tl.constexpr(value_ptx.SUM_BYTES), tl.constexpr((1 << value_ptx.DEPTH_BITS) - 1)
-TOKEN = tl.constexpr((1 << 31) - (1 << value_ptx.DEPTH_BITS))
+SUM_BYTES, TOKEN_MASK = tl.constexpr(value_ptx.SUM_BYTES), tl.constexpr((1 << value_ptx.TOKEN_BITS) - 1)
 STORE_SUMS, LOAD_SUMS = tl.constexpr(value_ptx.STORE_SUMS), tl.constexpr(value_ptx.LOAD_SUMS)
 STORE_FOUR = tl.constexpr(value_ptx.STORE_FOUR)
 
@@ -48,58 +47,57 @@ WARPS = tl.constexpr(value_ptx.WARPS)
 
 
 @triton.jit
-def token_words(at, base, wanted, ALWAYS: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr):
+def token_words(token, base, wanted, ALWAYS: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr):
     """Words of a token, or of a pair of them, at one pair of planes; anything where ``wanted`` is negative."""
     if PAIRED and ALWAYS:
-        found = tl.inline_asm_elementwise(WORDS_OF[WORDS // 8][1], "=&r,=&r,r,l", [at, base], dtype=TWO,
+        found = tl.inline_asm_elementwise(WORDS_OF[WORDS // 8][1], "=&r,=&r,r,l", [token, base], dtype=TWO,
                                           is_pure=False, pack=1)  # fmt: skip
     elif PAIRED:
-        found = tl.inline_asm_elementwise(WORDS_IF[WORDS // 8][1], "=&r,=&r,r,l,r", [at, base, wanted], dtype=TWO,
-                                          is_pure=False, pack=1)  # fmt: skip
+        found = tl.inline_asm_elementwise(WORDS_IF[WORDS // 8][1], "=&r,=&r,r,l,r", [token, base, wanted],
+                                          dtype=TWO, is_pure=False, pack=1)  # fmt: skip
     elif ALWAYS:
-        found = tl.inline_asm_elementwise(WORDS_OF[WORDS // 8][0], "=&r,r,l", [at, base], dtype=ONE,
+        found = tl.inline_asm_elementwise(WORDS_OF[WORDS // 8][0], "=&r,r,l", [token, base], dtype=ONE,
                                           is_pure=False, pack=1)  # fmt: skip
     else:
-        found = tl.inline_asm_elementwise(WORDS_IF[WORDS // 8][0], "=&r,r,l,r", [at, base, wanted], dtype=ONE,
-                                          is_pure=False, pack=1)  # fmt: skip
+        found = tl.inline_asm_elementwise(WORDS_IF[WORDS // 8][0], "=&r,r,l,r", [token, base, wanted],
+                                          dtype=ONE, is_pure=False, pack=1)  # fmt: skip
     return found
 
 
 @triton.jit
-def token_logits(at, base, PAIRED: tl.constexpr):
+def token_logits(token, base, PAIRED: tl.constexpr):
     """Logits of a token, or of a pair of them, as words."""
     if PAIRED:
-        found = tl.inline_asm_elementwise(LOGITS[1], "=&r,=&r,r,l", [at, base], dtype=TWO, is_pure=False, pack=1)
+        found = tl.inline_asm_elementwise(LOGITS[1], "=&r,=&r,r,l", [token, base], dtype=TWO, is_pure=False,
+                                          pack=1)  # fmt: skip
     else:
-        found = tl.inline_asm_elementwise(LOGITS[0], "=&r,r,l", [at, base], dtype=ONE, is_pure=False, pack=1)
+        found = tl.inline_asm_elementwise(LOGITS[0], "=&r,r,l", [token, base], dtype=ONE, is_pure=False,
+                                          pack=1)  # fmt: skip
     return found
 
 
 @triton.jit
-def item_loads(
-    entries, planes, pair_bytes, logits, group, DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr,
-    PAIRED: tl.constexpr,
-):  # fmt: skip
+def item_loads(entries, source, DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr):
     """Start the loads of a lane's four tokens: their logits, then their words, pair of planes by pair.
 
-    DEPTH 5 stands for 5 and more: only those read a fourth pair of planes that are deep enough.
+    ``source``: addresses of token 0's logit and of its word in each pair of planes. DEPTH 5 stands for 5 and more: only those read a fourth pair of planes that are deep enough.
     """
     STEP: tl.constexpr = 2 if PAIRED else 1
-    words, found = (), ()
+    found = ()
     for k in tl.static_range(0, 4, STEP):
-        if WORDS == 8:
-            word = (entries[k] & TOKEN) | (group * 4)  # a token has 32 bytes of words and 16 of logits
-            found = found + token_logits(word >> 1, logits, PAIRED)
-        else:
-            half = (entries[k] & TOKEN) >> 1
-            word = half | (tl.minimum(group, WORDS - 1) * 4)
-            found = found + token_logits(half | (group * 2), logits, PAIRED)
-        words = words + (word,)
+        found = found + token_logits(entries[k] & TOKEN_MASK, source[0], PAIRED)
     for pair in tl.static_range((W + 1) // 2 if DEPTH == 5 else (DEPTH + 1) // 2):
         for k in tl.static_range(0, 4, STEP):
-            wanted = (entries[k] & DEPTH_MASK) - (2 * pair + 1)
-            found = found + token_words(words[k // STEP], planes + pair * pair_bytes, wanted, pair < 3, WORDS, PAIRED)
+            wanted = depth_of(entries[k]) - (2 * pair + 1)
+            found = found + token_words(entries[k] & TOKEN_MASK, source[1 + pair], wanted, pair < 3, WORDS,
+                                        PAIRED)  # fmt: skip
     return found
+
+
+@triton.jit
+def depth_of(entry):
+    """The depth in an entry."""
+    return (entry >> TOKEN_BITS) & 15
 
 
 @triton.jit
@@ -123,7 +121,7 @@ def table_addresses(entries, tables):
     """Addresses of the tables of a lane's four tokens of depth 5 to 8."""
     found = ()
     for k in tl.static_range(4):
-        depth = tl.minimum(tl.maximum(entries[k] & DEPTH_MASK, 5), 8)
+        depth = tl.minimum(tl.maximum(depth_of(entries[k]), 5), 8)
         found = found + (tables + (depth - 5) * 512,)
     return found
 
@@ -181,7 +179,7 @@ def add_slots(slots0, slots1, w0, w1, factors, sums, COUNT: tl.constexpr):
 
 @triton.jit
 def add_list(
-    lists, count, turn, planes, pair_bytes, logits, head, coefficients, tables, shifted_lse, sums,
+    lists, count, turn, source, coefficients, tables, shifted_lse, sums,
     DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
     """Sums after this warp's groups of one list: those from ``turn`` on, every WARPS-th. 36 sums below depth 5, else 32.
@@ -197,10 +195,10 @@ def add_list(
         for slot in tl.static_range(SLOTS):
             factors = factors + (tl.load(coefficients + DEPTH * 8 + slot),)
         entries = load_shared(lists + turn * 64)
-        found = item_loads(entries, planes, pair_bytes, logits, head, DEPTH, W, WORDS, PAIRED)
+        found = item_loads(entries, source, DEPTH, W, WORDS, PAIRED)
         if BOTH:
             others = load_shared(lists + tl.minimum(turn + WARPS, groups - 1) * 64)
-            also = item_loads(others, planes, pair_bytes, logits, head, DEPTH, W, WORDS, PAIRED)
+            also = item_loads(others, source, DEPTH, W, WORDS, PAIRED)
         for group in range(turn, groups, STRIDE):
             following = load_shared(lists + tl.minimum(group + STRIDE, groups - 1) * 64)
             w0, w1 = item_weights(found, entries, shifted_lse)
@@ -214,9 +212,9 @@ def add_list(
                 slots2, slots3 = slots_of(also, DEPTH)
                 others = load_shared(lists + tl.minimum(group + STRIDE + WARPS, groups - 1) * 64)
             entries = following
-            found = item_loads(entries, planes, pair_bytes, logits, head, DEPTH, W, WORDS, PAIRED)
+            found = item_loads(entries, source, DEPTH, W, WORDS, PAIRED)
             if BOTH:
-                also = item_loads(others, planes, pair_bytes, logits, head, DEPTH, W, WORDS, PAIRED)
+                also = item_loads(others, source, DEPTH, W, WORDS, PAIRED)
             if DEPTH == 5:
                 sums = add_whole_codes(codes, at, w0, w1, sums)
             else:
@@ -259,16 +257,17 @@ def mix_by_lanes(
                                        items_capacity, rows_per_pool, minimum, thread, W, STATE, STEPS, WARPS,
                                        PAIRED)  # fmt: skip
     counts, starts = write_lists(entries, listed, memory, thread, warp, STEPS, WARPS, PAIRED)
-    word = (planes + row * ((W + 1) // 2) * capacity * WORDS).to(tl.int64)
-    logit = (logits + row * capacity * 8).to(tl.int64)
-    pair_bytes = capacity.to(tl.int64) * (4 * WORDS)
+    word = planes + row * ((W + 1) // 2) * capacity * WORDS + tl.minimum(group, WORDS - 1)
+    source = ((logits + row * capacity * 8 + group).to(tl.int64),)
+    for pair in tl.static_range((W + 1) // 2):
+        source = source + ((word + pair * capacity.to(tl.int64) * WORDS).to(tl.int64),)
     lse = tl.where(group < group_size, tl.load(lses + row * 8 + group) - 12.0, 1e30)  # no query head, no weight
     zero = thread.to(tl.float32) * 0.0
     sums = zero_sums(zero, 32)
     lists = memory + LISTS_AT + quad * 16
     if W >= 5:
-        sums = add_list(lists + 4 * starts[0], counts[0], warp, word, pair_bytes, logit, group, coefficients,
-                        memory, lse, sums, 5, W, WORDS, PAIRED)  # fmt: skip
+        sums = add_list(lists + 4 * starts[0], counts[0], warp, source, coefficients, memory,
+                        lse, sums, 5, W, WORDS, PAIRED)  # fmt: skip
     taken = (counts[0] + 15) >> 4
     raw = ()
     for i in tl.static_range(32):
@@ -276,8 +275,8 @@ def mix_by_lanes(
     sums = raw + zero_sums(zero, 4)
     for kind in tl.static_range(1, 5):
         if 5 - kind <= W:
-            sums = add_list(lists + 4 * starts[kind], counts[kind], (warp - taken) & (WARPS - 1), word,
-                            pair_bytes, logit, group, coefficients, memory, lse, sums, 5 - kind, W, WORDS, PAIRED)  # fmt: skip
+            sums = add_list(lists + 4 * starts[kind], counts[kind], (warp - taken) & (WARPS - 1), source,
+                            coefficients, memory, lse, sums, 5 - kind, W, WORDS, PAIRED)  # fmt: skip
         taken += (counts[kind] + 15) >> 4
     store_mix(sums, memory + LISTS_AT, mixes + (row * parts + part) * 8 * D, thread, WORDS)
 

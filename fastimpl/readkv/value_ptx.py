@@ -23,8 +23,8 @@ LISTS_AT = PLACES_AT + 5 * 128 * WARPS
 SUM_BYTES = 4096
 """32 float32 of each lane of a warp."""
 
-DEPTH_BITS = 5
-"""A list's entry: its depth, the token above, and the sign bit, which an entry that only fills a group has not."""
+TOKEN_BITS = 26
+"""A list's entry: a token, its depth above, and the sign bit, which an entry that only fills a group has not."""
 
 ENDS = 80
 """Entries that fill five lists up to whole groups of 16."""
@@ -65,10 +65,10 @@ def running_text(words: int) -> str:
 
 
 def words_text(count: int, stride: int, kind: str = "b32") -> str:
-    """Words of tokens that lie ``stride`` bytes apart. Outputs: ``count`` words; inputs: an offset in bytes, the address
-    that it counts from.
+    """Words of tokens that lie ``stride`` bytes apart. Outputs: ``count`` words; inputs: the first token, the address of
+    token 0's word.
     """
-    lines = [f"{{.reg .b64 a; cvt.u64.u32 a, ${count}; add.s64 a, a, ${count + 1};"]
+    lines = [f"{{.reg .b64 a; mad.wide.u32 a, ${count}, {stride}, ${count + 1};"]
     lines += [f"ld.global.{kind} ${i}, [a+{stride * i}];" for i in range(count)]
     return "\n".join([*lines, "}"])
 
@@ -76,7 +76,7 @@ def words_text(count: int, stride: int, kind: str = "b32") -> str:
 def words_if_text(count: int, stride: int) -> str:
     """`words_text` where a last input is not negative; else the words are anything."""
     lines = [f"{{.reg .b64 a; .reg .pred p; setp.ge.s32 p, ${count + 2}, 0;"]
-    lines += [f"cvt.u64.u32 a, ${count}; add.s64 a, a, ${count + 1};"]
+    lines += [f"mad.wide.u32 a, ${count}, {stride}, ${count + 1};"]
     lines += [f"@p ld.global.b32 ${i}, [a+{stride * i}];" for i in range(count)]
     return "\n".join([*lines, "}"])
 

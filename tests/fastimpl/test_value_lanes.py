@@ -142,8 +142,8 @@ class Warp:
         return words_of(w[0], w[1]), words_of(w[2], w[3])
 
     def words(self, count, stride, kind=ctypes.c_uint32):
-        def meaning(at, base, wanted=0):
-            at, yes = base + at.astype(np.int64), np.asarray(wanted) >= 0
+        def meaning(token, base, wanted=0):
+            at, yes = base + token.astype(np.int64) * stride, np.asarray(wanted) >= 0
             return [np.where(yes, real(at + stride * i, kind), 0x5A5A5A5A) for i in range(count)]
 
         return meaning
