@@ -98,7 +98,7 @@ def table_text() -> str:
     addresses of the four items' tables (float16, 256 entries, bit p of the index is plane p), two words of weights, the
     sums before.
     """
-    lines = ["{.reg .b32 t; .reg .b32 a<4>; .reg .b16 h<4>;"]
+    lines = ["{.reg .b32 t; .reg .b32 a<4>; .reg .b32 h<4>;"]
     address = [f"${SUMS + 16 + k}" for k in range(4)]
     weights, before, after = f"{{${SUMS + 20},${SUMS + 21}}}", _sums(SUMS + 22), _sums(0)
     for b in range(8):
@@ -107,9 +107,9 @@ def table_text() -> str:
             for byte in range(4):  # item, row half: (0, 0), (0, 1), (1, 0), (1, 1)
                 lines.append(
                     f"bfe.u32 t, {code}, {8 * byte}, 8; mad.lo.u32 t, t, 2, {address[2 * half + byte // 2]};"
-                    f"ld.shared.b16 h{byte}, [t];"
+                    f"ld.shared.u16 h{byte}, [t];"
                 )
-            lines.append(f"mov.b32 a{2 * half}, {{h0,h2}}; mov.b32 a{2 * half + 1}, {{h1,h3}};")
+            lines.append(f"mad.lo.u32 a{2 * half}, h2, 65536, h0; mad.lo.u32 a{2 * half + 1}, h3, 65536, h1;")
         lines.append(f"{MMA} {after[b]}, {{a0,a1,a2,a3}}, {weights}, {before[b]};")
     return "\n".join([*lines, "}"])
 
