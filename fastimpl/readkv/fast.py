@@ -14,8 +14,9 @@ from fastimpl.readkv.chain import Policy, ReadChain
 from fastimpl.readkv.lanes_keys import logits_by_lanes
 from fastimpl.readkv.lanes_values import mix_by_lanes
 from fastimpl.readkv.lanes_weigh import weigh_by_lanes
-from fastimpl.readkv.slots import PARTS, prefix_tables, slot_capacity, slot_tables, slots_kernel
+from fastimpl.readkv.slots import PARTS, slot_capacity, slot_tables, slots_kernel
 from fastimpl.readkv.value_ptx import WARPS
+from fastimpl.readkv.value_tables import slot_factors, value_tables
 
 CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
@@ -33,13 +34,6 @@ def able(queries: torch.Tensor) -> bool:
     fits = G <= 8 and d in (64, 128) and queries.dtype == torch.bfloat16
     here = device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
     return fits and here and torch.cuda.get_device_capability(device)[0] >= 8
-
-
-def slot_factors(device: torch.device) -> torch.Tensor:
-    """Coefficients [9, 8] of the slots of depths 1 to 4, each twice in a word as float16, int32."""
-    order = [0, 1, 2, 8, 3, 9, 10, 11]  # s0, s1, s2, s012, s3, s013, s023, s123 in the order of `slots.py`
-    pairs = slot_tables(device).coefficients[:, order].to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
-    return pairs.view(torch.int32)[..., 0].contiguous()
 
 
 class FastChain(ReadChain):
@@ -65,7 +59,7 @@ class FastChain(ReadChain):
         self.slot_weights = make(rows, self.slots * 8, kind=torch.float16)
         self.slot_counts = make(rows, 8, kind=torch.int32)
         self.slot_sums = make(rows, PARTS, 8, kind=torch.float32)
-        self.tables, self.prefixes = slot_tables(device), prefix_tables(device)
+        self.tables, self.prefixes = slot_tables(device), value_tables(device)
         self.coefficients = slot_factors(device)
 
     def parts_of_values(self) -> int:

@@ -7,7 +7,8 @@ Mirrors the value decoder of `refimpl.readkv.reader.read_two_stages`; `prefix.va
         groups of 16 tokens of a list go round the warps: planes, weights --products--> sums
         sums of the warps, added in shared memory --> mix [8, d], in the order of `store_mix`
 
-Lists: depth 5 to 8 together (whole codes and a table), 4, 3, 2, 1 (8, 4, 2, 1 slots); depth 0 costs nothing. Weights
+Lists: depth 5 to 8 together (whole codes and a table), 4 (a table of two tokens' codes), 3, 2, 1 (4, 2, 1 slots); depth 0
+costs nothing. Weights
 are float16 times 4096. A group's words and logits are asked for once those of the group before are packed, and arrive
 while those are multiplied. Sums go over a list in its order, so results do not depend on how programs are scheduled.
 Bytes: 32 per pair of planes and token, 16 per token for its logits.
@@ -24,6 +25,12 @@ from fastimpl.readkv.lanes import LAST, SUMS, add_bits_and_ones, high_halves, lo
 from fastimpl.readkv.lanes_lists import LISTS_AT, TOKEN_BITS, WARP, depths_of_tokens, load_shared, write_lists
 
 CODES, CODES_OPERANDS = tl.constexpr(lanes_ptx.codes_text()), tl.constexpr(",".join(["=&r"] * 8 + ["r"] * 8))
+PAIR_CODES, PAIR_CODES_OPERANDS = (
+    tl.constexpr(lanes_ptx.pair_codes_text()),
+    tl.constexpr(",".join(["=&r"] * 8 + ["r"] * 4)),
+)
+PAIR_TABLE = tl.constexpr(lanes_ptx.pair_table_text())
+PAIR_TABLE_OPERANDS = tl.constexpr(lanes_ptx.pair_table_constraints())
 EIGHT = tl.constexpr([tl.int32] * 8)
 TABLE, TABLE_OPERANDS = tl.constexpr(lanes_ptx.table_text()), tl.constexpr(lanes_ptx.table_constraints())
 FIRST = tl.constexpr([1.0 / lanes_ptx.last_factor(i) for i in range(32)])
@@ -33,6 +40,7 @@ INDEX = tl.constexpr([[c % 8 * 4 + c // 8 * 2 + column for c in range(16)] for c
 WEIGHTS = tl.constexpr(value_ptx.weights_text())
 ONE, TWO = tl.constexpr([tl.int32]), tl.constexpr([tl.int32] * 2)
 FOUR_SUMS = tl.constexpr([tl.float32] * 4)
+PAIRS_AT = tl.constexpr(value_ptx.PAIRS_AT)
 SUM_BYTES, TOKEN_MASK = tl.constexpr(value_ptx.SUM_BYTES), tl.constexpr((1 << value_ptx.TOKEN_BITS) - 1)
 STORE_SUMS, LOAD_SUMS = tl.constexpr(value_ptx.STORE_SUMS), tl.constexpr(value_ptx.LOAD_SUMS)
 STORE_FOUR = tl.constexpr(value_ptx.STORE_FOUR)
@@ -151,8 +159,29 @@ def add_whole_codes(codes, tables, w0, w1, sums):
 
 
 @triton.jit
+def pair_codes(found):
+    """Codes of a lane's four tokens of depth 4, two tokens to a byte: 16 words."""
+    first, second = (), ()
+    for plane in tl.static_range(4):
+        x0, x1 = plane_words(found, plane)
+        first = first + (x0,)
+        second = second + (x1,)
+    return (
+        tl.inline_asm_elementwise(PAIR_CODES, PAIR_CODES_OPERANDS, first, dtype=EIGHT, is_pure=True, pack=1)
+        + tl.inline_asm_elementwise(PAIR_CODES, PAIR_CODES_OPERANDS, second, dtype=EIGHT, is_pure=True, pack=1)
+    )
+
+
+@triton.jit
+def add_pair_codes(codes, table, w0, w1, sums):
+    """32 sums after 16 tokens of depth 4."""
+    return tl.inline_asm_elementwise(PAIR_TABLE, PAIR_TABLE_OPERANDS, codes + (table, w0, w1) + sums, dtype=SUMS,
+                                     is_pure=True, pack=1)  # fmt: skip
+
+
+@triton.jit
 def slots_of(found, DEPTH: tl.constexpr):
-    """Words of the slots of tokens of one depth, 1 to 4: its planes, then products of three of them."""
+    """Words of the slots of tokens of one depth, 1 to 3: its planes, then the product of three of them."""
     a0, a1 = plane_words(found, 0)
     slots0, slots1 = (a0,), (a1,)
     if DEPTH >= 2:
@@ -161,16 +190,12 @@ def slots_of(found, DEPTH: tl.constexpr):
     if DEPTH >= 3:
         c0, c1 = plane_words(found, 2)
         slots0, slots1 = (a0, b0, c0, a0 ^ b0 ^ c0), (a1, b1, c1, a1 ^ b1 ^ c1)
-    if DEPTH == 4:
-        d0, d1 = plane_words(found, 3)
-        slots0 = slots0 + (d0, a0 ^ b0 ^ d0, a0 ^ c0 ^ d0, b0 ^ c0 ^ d0)
-        slots1 = slots1 + (d1, a1 ^ b1 ^ d1, a1 ^ c1 ^ d1, b1 ^ c1 ^ d1)
     return slots0, slots1
 
 
 @triton.jit
 def add_slots(slots0, slots1, w0, w1, factors, sums, COUNT: tl.constexpr):
-    """36 sums after 16 tokens of one depth, 1 to 4."""
+    """36 sums after 16 tokens of one depth, 1 to 3."""
     for slot in tl.static_range(COUNT):
         factor = factors[slot]
         sums = add_bits_and_ones(slots0[slot], slots1[slot], times_half(w0, factor), times_half(w1, factor), sums)
@@ -182,12 +207,12 @@ def add_list(
     lists, count, turn, source, coefficients, tables, shifted_lse, sums,
     DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr,
 ):  # fmt: skip
-    """Sums after this warp's groups of one list: those from ``turn`` on, every WARPS-th. 36 sums below depth 5, else 32.
+    """Sums after this warp's groups of one list: those from ``turn`` on, every WARPS-th. 36 sums below depth 4, else 32.
 
     At depths 1 and 2 two groups a turn, so that twice as many loads are on their way.
     """
     groups = (count + 15) >> 4
-    SLOTS: tl.constexpr = 2 ** (DEPTH - 1) if DEPTH < 5 else 0
+    SLOTS: tl.constexpr = 2 ** (DEPTH - 1) if DEPTH < 4 else 0
     BOTH: tl.constexpr = DEPTH < 3
     STRIDE: tl.constexpr = 2 * WARPS if BOTH else WARPS
     if turn < groups:
@@ -204,6 +229,8 @@ def add_list(
             w0, w1 = item_weights(found, entries, shifted_lse)
             if DEPTH == 5:
                 codes, at = whole_codes(found, W), table_addresses(entries, tables)
+            elif DEPTH == 4:
+                codes = pair_codes(found)
             else:
                 slots0, slots1 = slots_of(found, DEPTH)
             if BOTH:
@@ -217,6 +244,8 @@ def add_list(
                 also = item_loads(others, source, DEPTH, W, WORDS, PAIRED)
             if DEPTH == 5:
                 sums = add_whole_codes(codes, at, w0, w1, sums)
+            elif DEPTH == 4:
+                sums = add_pair_codes(codes, tables + PAIRS_AT, w0, w1, sums)
             else:
                 sums = add_slots(slots0, slots1, w0, w1, factors, sums, SLOTS)
             if BOTH:
@@ -248,7 +277,7 @@ def mix_by_lanes(
     group, quad = (thread & 31) >> 2, thread & 3
     memory = tl.inline_asm_elementwise(MEMORY, "=r,r", [part], dtype=tl.int32, is_pure=False, pack=1)
     warp = tl.inline_asm_elementwise(WARP, "=r,r", [part], dtype=tl.int32, is_pure=True, pack=1)
-    if W >= 5:
+    if W >= 4:
         tl.inline_asm_elementwise(FILL, "=r,l,r", [prefix_tables.to(tl.int64), memory], dtype=tl.int32,
                                   is_pure=False, pack=1)  # fmt: skip
     length = tl.load(lengths + row // heads)  # no kernel of the chain writes the lengths
@@ -265,18 +294,20 @@ def mix_by_lanes(
     zero = thread.to(tl.float32) * 0.0
     sums = zero_sums(zero, 32)
     lists = memory + LISTS_AT + quad * 16
-    if W >= 5:
-        sums = add_list(lists + 4 * starts[0], counts[0], warp, source, coefficients, memory,
-                        lse, sums, 5, W, WORDS, PAIRED)  # fmt: skip
-    taken = (counts[0] + 15) >> 4
+    taken = warp * 0
+    for kind in tl.static_range(2):
+        if 5 - kind <= W:
+            sums = add_list(lists + 4 * starts[kind], counts[kind], (warp - taken) & (WARPS - 1), source, coefficients,
+                            memory, lse, sums, 5 - kind, W, WORDS, PAIRED)  # fmt: skip
+        taken += (counts[kind] + 15) >> 4
     raw = ()
     for i in tl.static_range(32):
         raw = raw + (sums[i] * FIRST[i],)
     sums = raw + zero_sums(zero, 4)
-    for kind in tl.static_range(1, 5):
+    for kind in tl.static_range(2, 5):
         if 5 - kind <= W:
-            sums = add_list(lists + 4 * starts[kind], counts[kind], (warp - taken) & (WARPS - 1), source,
-                            coefficients, memory, lse, sums, 5 - kind, W, WORDS, PAIRED)  # fmt: skip
+            sums = add_list(lists + 4 * starts[kind], counts[kind], (warp - taken) & (WARPS - 1), source, coefficients,
+                            memory, lse, sums, 5 - kind, W, WORDS, PAIRED)  # fmt: skip
         taken += (counts[kind] + 15) >> 4
     store_mix(sums, memory + LISTS_AT, mixes + (row * parts + part) * 8 * D, thread, WORDS)
 

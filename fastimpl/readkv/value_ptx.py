@@ -14,8 +14,10 @@ WARPS = 4
 MOST_TOKENS = 2048
 """Of a program."""
 
-TABLE_BYTES = 2048
-"""Four tables (depth 5 to 8) of 256 float16."""
+PAIRS_AT = 2048
+"""After four tables (depth 5 to 8) of 256 float16: one of 256 pairs of depth 4."""
+
+TABLE_BYTES = 3072
 
 COUNT_BYTES = 256
 PLACES_AT = TABLE_BYTES + COUNT_BYTES
@@ -45,12 +47,10 @@ def warp_text() -> str:
 
 def fill_text(warps: int) -> str:
     """Copy the tables. Inputs: their address in global memory, and in shared memory."""
-    lines = [
-        "{.reg .b32 t,o,x<4>; .reg .b64 p; mov.u32 t, %tid.x; shl.b32 t, t, 4; cvt.u64.u32 p, t; add.u64 p, p, $1;",
-        "add.u32 o, t, $2;",
-    ]
+    lines = ["{.reg .b32 l,t,o,x<4>; .reg .b64 p; .reg .pred q; mov.u32 l, %tid.x; shl.b32 l, l, 4;"]
     for at in range(0, TABLE_BYTES, 512 * warps):
-        lines.append(f"ld.global.v4.b32 {{x0,x1,x2,x3}}, [p+{at}]; st.shared.v4.b32 [o+{at}], {{x0,x1,x2,x3}};")
+        lines.append(f"add.u32 t, l, {at}; setp.lt.u32 q, t, {TABLE_BYTES}; cvt.u64.u32 p, t; add.u64 p, p, $1;")
+        lines.append("add.u32 o, t, $2; @q ld.global.v4.b32 {x0,x1,x2,x3}, [p]; @q st.shared.v4.b32 [o], {x0,x1,x2,x3};")
     return "\n".join([*lines, "mov.b32 $0, 0;}"])
 
 

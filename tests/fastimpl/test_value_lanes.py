@@ -16,9 +16,8 @@ from fastimpl.device import INTERPRETED  # noqa: E402
 from fastimpl.readkv import lanes, lanes_lists, lanes_values  # noqa: E402
 from fastimpl.readkv.bar import BAR, CUT, REST, STATE  # noqa: E402
 from fastimpl.readkv.cache import empty_cache, encode  # noqa: E402
-from fastimpl.readkv.fast import slot_factors  # noqa: E402
-from fastimpl.readkv.slots import prefix_tables  # noqa: E402
 from fastimpl.readkv.tree import lloyd_tree  # noqa: E402
+from fastimpl.readkv.value_tables import slot_factors, value_tables  # noqa: E402
 
 pytestmark = [
     pytest.mark.skipif(not INTERPRETED.value, reason="TRITON_INTERPRET was not 1 when triton was imported"),
@@ -91,7 +90,7 @@ class Warp:
         return 0
 
     def FILL(self, source, at):
-        self.shared[:512] = real(source[:1] + 4 * np.arange(512), ctypes.c_uint32)
+        self.shared[:768] = real(source[:1] + 4 * np.arange(768), ctypes.c_uint32)
         return 0
 
     def LOAD_WORD(self, at):
@@ -191,6 +190,27 @@ class Warp:
         codes = [sum(bit << p for p, bit in enumerate(of)) for of in bits]
         return [sum(codes[4 * i + j] << (8 * j) for j in range(4)) for i in range(8)]
 
+    def PAIR_CODES(self, *planes):
+        def nibbles(bit, item):
+            return sum(((x.astype(np.int64) >> (16 * item + bit)) & 1) << p for p, x in enumerate(planes))
+
+        def byte(bit):
+            return nibbles(bit, 0) | nibbles(bit, 1) << 4
+
+        return [byte(i + 4 * k) | byte(i + 4 * k + 8) << 8 | 0xABCD0000 for i in range(4) for k in range(2)]
+
+    def PAIR_TABLE(self, *given):
+        codes, (table, w0, w1), before = np.stack(given[:16]).astype(np.int64), given[16:19], given[19:]
+
+        def values(half):
+            def of(b):
+                index = (codes[8 * half + 2 * (b % 4) + b // 4 % 2] >> (8 * (b // 8))) & 255
+                return halves(self.shared[table // 4 + index])
+
+            return of
+
+        return self.mma(values(0), values(1), w0, w1, before)[0]
+
     def TABLE(self, *given):
         codes = np.stack(given[:16]).astype(np.int64)
         tables, (w0, w1), before = given[16:20], given[20:22], given[22:]
@@ -242,7 +262,7 @@ def test_a_warp_mixes_prefixes_at_the_depths_it_finds(stored, d, minimum, paired
     mixes = torch.full((H, parts, 8, d), float("nan"))
     lanes_values.mix_by_lanes[(parts, H)](
         cache.value_planes, logits, lses, importance, gains, state, slot_factors(torch.device("cpu")),
-        prefix_tables(torch.device("cpu")), cache.lengths, depths, mixes, H, cache.capacity, items, 1, minimum, parts,
+        value_tables(torch.device("cpu")), cache.lengths, depths, mixes, H, cache.capacity, items, 1, minimum, parts,
         G, W=stored, D=d, STATE=STATE, STEPS=STEPS, PAIRED=paired, DEPENDENT=False,
     )  # fmt: skip
     worth = importance.numpy()[:, :, None] * gains.numpy()[minimum:]
