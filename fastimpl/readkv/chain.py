@@ -158,7 +158,7 @@ class ReadChain:
         output_kernel[(self.rows * G,)](
             self.mixes, cache.value_mean, cache.value_scale, cache.value_signs, cache.lengths, self.output, H,
             self.splits, 1.0 / math.sqrt(d), G=G, GP=self.group, D=d, D_PAD=padded(d),
-            STEP=min(padded(self.splits, 1), 128), LANES=self.LANES, num_warps=8, **self.launch,
+            STEP=min(padded(self.splits, 1), 128), LANES=self.LANES, num_warps=4, **self.launch,
         )  # fmt: skip
 
     def weights(self, tokens: int) -> torch.Tensor:

@@ -1,9 +1,10 @@
 """The first half of the value pass: depths of a program's tokens, and a list of them per depth in shared memory.
 
-    a lane has STEPS pairs of tokens --bar--> depths --running counts--> its places in five lists
+    a lane has STEPS pairs of tokens in a run --bar--> depths --running counts--> its places in five lists
 
 Lists: depth 5 to 8 together, 4, 3, 2, 1, each filled up to whole groups of 16; depth 0 is in none. A list is in the
-order of warps, lanes, tokens: it depends on the depths alone. Pairs go round the programs by runs of 32.
+order of tokens, so that a group's lie together in memory. A warp has a run of 64 STEPS tokens; runs go round the
+programs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ WARP, RUNNING = tl.constexpr(ptx.warp_text()), tl.constexpr(ptx.running_text(3))
 THREE = tl.constexpr([tl.int32] * 3)
 LOAD_SHARED, STORE_COUNTS = tl.constexpr(ptx.LOAD_SHARED), tl.constexpr(ptx.STORE_COUNTS)
 PLACES_AT, LOAD_WORD = tl.constexpr(ptx.PLACES_AT), tl.constexpr(ptx.LOAD_WORD)
+ITEMS = tl.constexpr([ptx.items_text(1 << size) for size in range(5)])
+ITEMS_OPERANDS = tl.constexpr([",".join(["=&f"] * (1 << size) + ["l", "r"]) for size in range(5)])
+ITEMS_TYPES = tl.constexpr([[tl.float32] * (1 << size) for size in range(5)])
+STORE_DEPTHS = tl.constexpr([ptx.store_depths_text(1 << size) for size in range(4)])
+STORE_DEPTHS_OPERANDS = tl.constexpr(["=r,l,r" + ",r" * max(1, (1 << size) // 2) for size in range(4)])
 DEPTHS = tl.constexpr([ptx.depths_text(levels) for levels in range(1, 9)])
 DEPTHS_OPERANDS = tl.constexpr(["=&r,f,r,r" + ",f" * levels for levels in range(1, 9)])
 STORE_ENTRY, STORE_PAIR = tl.constexpr(ptx.STORE_ENTRY), tl.constexpr(ptx.STORE_PAIR)
@@ -68,30 +74,43 @@ def depths_of_tokens(
     steps = ()
     for level in tl.static_range(LEVELS):
         steps = steps + (tl.load(gains + minimum + level, mask=minimum + level < LEVELS, other=0.0),)
-    values = ()
+    pair = (((thread >> 5) * parts + part) * 32 + (thread & 31)) * STEPS  # a lane's first
+    live = (2 * pair < length).to(tl.int32)
+    PER: tl.constexpr = 1 if PAIRED else 2
+    VALUES: tl.constexpr = STEPS * PER  # 1, 2, 4, 8, 16
+    SIZE: tl.constexpr = (VALUES > 1) + (VALUES > 2) + (VALUES > 4) + (VALUES > 8)
+    at = (importance + row * items_capacity + pair * PER).to(tl.int64)
+    values = tl.inline_asm_elementwise(ITEMS[SIZE], ITEMS_OPERANDS[SIZE], [at, live], dtype=ITEMS_TYPES[SIZE],
+                                       is_pure=False, pack=1)  # fmt: skip
+    entries, listed, words = (), (), ()
     for step in tl.static_range(STEPS):
-        pair = ((step * WARPS + (thread >> 5)) * parts + part) * 32 + (thread & 31)
-        at = importance + row * items_capacity
+        token = 2 * (pair + step)
+        inside, both = token < length, token + 1 < length
         if PAIRED:
-            values = values + (tl.load(at + pair, mask=2 * pair < length, other=0.0),)
-        else:
-            values = values + (tl.load(at + 2 * pair, mask=2 * pair < length, other=0.0),)
-            values = values + (tl.load(at + 2 * pair + 1, mask=2 * pair + 1 < length, other=0.0),)
-    entries, listed = (), ()
-    for step in tl.static_range(STEPS):
-        pair = ((step * WARPS + (thread >> 5)) * parts + part) * 32 + (thread & 31)
-        inside, both = 2 * pair < length, 2 * pair + 1 < length
-        if PAIRED:
-            first = depths_of(values[step], steps, bar, last, pair, inside, minimum)
+            first = depths_of(values[step], steps, bar, last, pair + step, inside, minimum)
             second = tl.where(both, first, 0)
         else:
-            first = depths_of(values[2 * step], steps, bar, last, 2 * pair, inside, minimum)
-            second = depths_of(values[2 * step + 1], steps, bar, last, 2 * pair + 1, both, minimum)
-        at = (depths + row * capacity + 2 * pair).to(tl.pointer_type(tl.int16))
-        tl.store(at, (first | (second << 8)).to(tl.int16), mask=inside)
-        entries = entries + (entry_of(2 * pair, first, inside), entry_of(2 * pair + 1, second, both))
+            first = depths_of(values[2 * step], steps, bar, last, token, inside, minimum)
+            second = depths_of(values[2 * step + 1], steps, bar, last, token + 1, both, minimum)
+        words = words + (first | (second << 8),)
+        entries = entries + (entry_of(token, first, inside), entry_of(token + 1, second, both))
         listed = listed + (first, first if PAIRED else tl.where(both, second, first))
+    store_depths((depths + row * capacity + 2 * pair).to(tl.int64), words, live, STEPS)
     return entries, listed
+
+
+@triton.jit
+def store_depths(at, words, live, STEPS: tl.constexpr):
+    """Depths of a lane's tokens, a byte each, two of them in a word."""
+    if STEPS == 1:
+        packed = words
+    else:
+        packed = ()
+        for i in tl.static_range(STEPS // 2):
+            packed = packed + (words[2 * i] | (words[2 * i + 1] << 16),)
+    SIZE: tl.constexpr = (STEPS > 1) + (STEPS > 2) + (STEPS > 4)
+    tl.inline_asm_elementwise(STORE_DEPTHS[SIZE], STORE_DEPTHS_OPERANDS[SIZE], (at, live) + packed, dtype=tl.int32,
+                              is_pure=False, pack=1)  # fmt: skip
 
 
 @triton.jit

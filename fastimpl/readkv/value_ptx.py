@@ -97,6 +97,25 @@ def weights_text() -> str:
     return "\n".join([*lines, "}"])
 
 
+def items_text(count: int) -> str:
+    """Importances of neighbours. Outputs: ``count`` float32, 0 where not wanted; inputs: their address, what wants them."""
+    lines = [f"{{.reg .pred p; setp.ne.s32 p, ${count + 1}, 0;", *(f"mov.f32 ${i}, 0f00000000;" for i in range(count))]
+    size = min(count, 4)
+    for first in range(0, count, size):
+        found = ",".join(f"${first + i}" for i in range(size))
+        vector, found = (f".v{size}", f"{{{found}}}") if size > 1 else ("", found)
+        lines.append(f"@p ld.global{vector}.f32 {found}, [${count}+{4 * first}];")
+    return "\n".join([*lines, "}"])
+
+
+def store_depths_text(pairs: int) -> str:
+    """Store depths of ``pairs`` pairs of tokens. Inputs: their address, what wants it, words of two pairs."""
+    store = {1: "u16 [$1], $3", 2: "b32 [$1], $3", 4: "v2.b32 [$1], {$3,$4}", 8: "v4.b32 [$1], {$3,$4,$5,$6}"}[pairs]
+    if pairs == 1:
+        return "{.reg .pred p; .reg .b16 h,u; setp.ne.s32 p, $2, 0; mov.b32 {h,u}, $3; @p st.global.u16 [$1], h; mov.b32 $0, 0;}"
+    return f"{{.reg .pred p; setp.ne.s32 p, $2, 0; @p st.global.{store}; mov.b32 $0, 0;}}"
+
+
 def depths_text(levels: int) -> str:
     """A depth. Output: it; inputs: an item's importance, the bits above which a product of it is bought, the least depth,
     ``levels`` gains.

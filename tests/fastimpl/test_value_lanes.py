@@ -57,6 +57,10 @@ class Warp:
                 self.meaning[getattr(text, "value", text)] = self.words(row.index(text) + 1, stride)
         for count, text in enumerate(lanes_values.LOGITS.value, 1):
             self.meaning[getattr(text, "value", text)] = self.words(count, 16, ctypes.c_uint16)
+        for count, text in zip((1, 2, 4, 8, 16), lanes_lists.ITEMS.value, strict=True):
+            self.meaning[getattr(text, "value", text)] = self.items(count)
+        for text in lanes_lists.STORE_DEPTHS.value:
+            self.meaning[getattr(text, "value", text)] = self.store_depths
         for text in lanes_lists.DEPTHS.value:
             self.meaning[getattr(text, "value", text)] = self.depths
         for text, order in (("0x5410", 0), ("0x7632", 1)):
@@ -95,6 +99,20 @@ class Warp:
 
     def LOAD_WORD(self, at):
         return self.shared[at // 4]
+
+    def items(self, count):
+        def meaning(at, wanted):
+            return [real(np.where(wanted, at + 4 * i, at[0]), ctypes.c_float) * (wanted != 0) for i in range(count)]
+
+        return meaning
+
+    def store_depths(self, at, wanted, *words):
+        kind = ctypes.c_uint16 if len(words) == 1 and STEPS == 1 else ctypes.c_uint32
+        for i, x in enumerate(words):
+            for address, value, yes in zip(at, x, wanted, strict=True):
+                if yes:
+                    kind.from_address(int(address) + 4 * i).value = int(value) & 0xFFFFFFFF
+        return 0
 
     def depths(self, value, own, least, *steps):
         return least + sum((value * np.float32(s)).astype(np.float32).view(np.int32) > own for s in steps)
