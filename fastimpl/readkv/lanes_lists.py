@@ -129,9 +129,7 @@ def count_lists(listed, thread, STEPS: tl.constexpr, PAIRED: tl.constexpr):
 
 
 @triton.jit
-def write_lists(
-    entries, listed, memory, thread, warp, STEPS: tl.constexpr, WARPS: tl.constexpr, PAIRED: tl.constexpr
-):
+def write_lists(entries, listed, memory, thread, warp, STEPS: tl.constexpr, WARPS: tl.constexpr, PAIRED: tl.constexpr):
     """Write the lists; how many entries each of the five has, and where it begins, in entries."""
     words = count_lists(listed, thread, STEPS, PAIRED)
     running = tl.inline_asm_elementwise(RUNNING, "=&r,=&r,=&r,r,r,r", words, dtype=THREE, is_pure=True, pack=1)

@@ -2,16 +2,15 @@
 
 Mirrors the value decoder of `refimpl.readkv.reader.read_two_stages`; `prefix.value_mix_kernel` is the plain twin.
 
-    mix_by_lanes   grid (parts, rows), WARPS warps    STEPS runs of 64 tokens to a warp, every parts-th run of the row
-        importance --bar--> depths --counts--> a list of tokens per depth, in shared memory     (`lanes_lists.py`)
-        groups of 16 tokens of a list go round the warps: planes, weights --products--> sums
+    mix_by_lanes   grid (parts, rows), WARPS warps    a run of 64 STEPS tokens to a warp; runs go round the programs
+        importance --bar--> depths --counts--> a list of tokens per depth, in shared memory    (`lanes_lists.py`)
+        groups of 16 tokens of a list go round the warps: planes, weights --products--> sums   (`lanes_groups.py`)
         sums of the warps, added in shared memory --> mix [8, d], in the order of `store_mix`
 
-Lists: depth 5 to 8 together (whole codes and a table), 4 (a table of two tokens' codes), 3, 2, 1 (4, 2, 1 slots); depth 0
-costs nothing. Weights
-are float16 times 4096. A group's words and logits are asked for once those of the group before are packed, and arrive
-while those are multiplied. Sums go over a list in its order, so results do not depend on how programs are scheduled.
-Bytes: 32 per pair of planes and token, 16 per token for its logits.
+Lists: depth 5 to 8 together (a table of whole codes), 4 (a table of two tokens' codes), 3, 2, 1 (4, 2, 1 slots); depth 0
+costs nothing. Weights are float16 times 4096. A group's words and logits are asked for once those of the group before
+are packed, and arrive while those are multiplied. Sums go over a list in its order, so results do not depend on how
+programs are scheduled. Bytes: 32 per pair of planes and token, 16 per token for its logits.
 """
 
 from __future__ import annotations
@@ -21,185 +20,32 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv import lanes_ptx, value_ptx
-from fastimpl.readkv.lanes import LAST, SUMS, add_bits_and_ones, high_halves, low_halves, times_half, zero_sums
-from fastimpl.readkv.lanes_lists import LISTS_AT, TOKEN_BITS, WARP, depths_of_tokens, load_shared, write_lists
-
-CODES, CODES_OPERANDS = tl.constexpr(lanes_ptx.codes_text()), tl.constexpr(",".join(["=&r"] * 8 + ["r"] * 8))
-PAIR_CODES, PAIR_CODES_OPERANDS = (
-    tl.constexpr(lanes_ptx.pair_codes_text()),
-    tl.constexpr(",".join(["=&r"] * 8 + ["r"] * 4)),
+from fastimpl.readkv.lanes import LAST, zero_sums
+from fastimpl.readkv.lanes_groups import (
+    add_pair_codes,
+    add_slots,
+    add_whole_codes,
+    item_loads,
+    item_weights,
+    pair_codes,
+    slots_of,
+    table_addresses,
+    whole_codes,
 )
-PAIR_TABLE = tl.constexpr(lanes_ptx.pair_table_text())
-PAIR_TABLE_OPERANDS = tl.constexpr(lanes_ptx.pair_table_constraints())
-EIGHT = tl.constexpr([tl.int32] * 8)
-TABLE, TABLE_OPERANDS = tl.constexpr(lanes_ptx.table_text()), tl.constexpr(lanes_ptx.table_constraints())
+from fastimpl.readkv.lanes_lists import LISTS_AT, WARP, depths_of_tokens, load_shared, write_lists
+
 FIRST = tl.constexpr([1.0 / lanes_ptx.last_factor(i) for i in range(32)])
 INDEX = tl.constexpr([[c % 8 * 4 + c // 8 * 2 + column for c in range(16)] for column in range(2)])
 """Which sum has bit c, by column."""
 
-WEIGHTS = tl.constexpr(value_ptx.weights_text())
-ONE, TWO = tl.constexpr([tl.int32]), tl.constexpr([tl.int32] * 2)
 FOUR_SUMS = tl.constexpr([tl.float32] * 4)
 PAIRS_AT = tl.constexpr(value_ptx.PAIRS_AT)
-SUM_BYTES, TOKEN_MASK = tl.constexpr(value_ptx.SUM_BYTES), tl.constexpr((1 << value_ptx.TOKEN_BITS) - 1)
+SUM_BYTES = tl.constexpr(value_ptx.SUM_BYTES)
 STORE_SUMS, LOAD_SUMS = tl.constexpr(value_ptx.STORE_SUMS), tl.constexpr(value_ptx.LOAD_SUMS)
 STORE_FOUR = tl.constexpr(value_ptx.STORE_FOUR)
-
-
 MEMORY = tl.constexpr(value_ptx.memory_text(value_ptx.WARPS))
 FILL = tl.constexpr(value_ptx.fill_text(value_ptx.WARPS))
-WORDS_OF = tl.constexpr([[value_ptx.words_text(count, stride) for count in (1, 2)] for stride in (16, 32)])
-WORDS_IF = tl.constexpr([[value_ptx.words_if_text(count, stride) for count in (1, 2)] for stride in (16, 32)])
-LOGITS = tl.constexpr([value_ptx.words_text(count, 16, "u16") for count in (1, 2)])
 WARPS = tl.constexpr(value_ptx.WARPS)
-
-
-@triton.jit
-def token_words(token, base, wanted, ALWAYS: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr):
-    """Words of a token, or of a pair of them, at one pair of planes; anything where ``wanted`` is negative."""
-    if PAIRED and ALWAYS:
-        found = tl.inline_asm_elementwise(WORDS_OF[WORDS // 8][1], "=&r,=&r,r,l", [token, base], dtype=TWO,
-                                          is_pure=False, pack=1)  # fmt: skip
-    elif PAIRED:
-        found = tl.inline_asm_elementwise(WORDS_IF[WORDS // 8][1], "=&r,=&r,r,l,r", [token, base, wanted],
-                                          dtype=TWO, is_pure=False, pack=1)  # fmt: skip
-    elif ALWAYS:
-        found = tl.inline_asm_elementwise(WORDS_OF[WORDS // 8][0], "=&r,r,l", [token, base], dtype=ONE,
-                                          is_pure=False, pack=1)  # fmt: skip
-    else:
-        found = tl.inline_asm_elementwise(WORDS_IF[WORDS // 8][0], "=&r,r,l,r", [token, base, wanted],
-                                          dtype=ONE, is_pure=False, pack=1)  # fmt: skip
-    return found
-
-
-@triton.jit
-def token_logits(token, base, PAIRED: tl.constexpr):
-    """Logits of a token, or of a pair of them, as words."""
-    if PAIRED:
-        found = tl.inline_asm_elementwise(LOGITS[1], "=&r,=&r,r,l", [token, base], dtype=TWO, is_pure=False,
-                                          pack=1)  # fmt: skip
-    else:
-        found = tl.inline_asm_elementwise(LOGITS[0], "=&r,r,l", [token, base], dtype=ONE, is_pure=False,
-                                          pack=1)  # fmt: skip
-    return found
-
-
-@triton.jit
-def item_loads(entries, source, DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr):
-    """Start the loads of a lane's four tokens: their logits, then their words, pair of planes by pair.
-
-    ``source``: addresses of token 0's logit and of its word in each pair of planes. DEPTH 5 stands for 5 and more: only those read a fourth pair of planes that are deep enough.
-    """
-    STEP: tl.constexpr = 2 if PAIRED else 1
-    found = ()
-    for k in tl.static_range(0, 4, STEP):
-        found = found + token_logits(entries[k] & TOKEN_MASK, source[0], PAIRED)
-    for pair in tl.static_range((W + 1) // 2 if DEPTH == 5 else (DEPTH + 1) // 2):
-        for k in tl.static_range(0, 4, STEP):
-            wanted = depth_of(entries[k]) - (2 * pair + 1)
-            found = found + token_words(entries[k] & TOKEN_MASK, source[1 + pair], wanted, pair < 3, WORDS,
-                                        PAIRED)  # fmt: skip
-    return found
-
-
-@triton.jit
-def depth_of(entry):
-    """The depth in an entry."""
-    return (entry >> TOKEN_BITS) & 15
-
-
-@triton.jit
-def item_weights(found, entries, shifted_lse):
-    """A lane's four weights times 4096 as two words of float16."""
-    return tl.inline_asm_elementwise(WEIGHTS, "=r,=r,r,r,r,r,f,r,r,r,r", found[:4] + (shifted_lse,) + entries,
-                                     dtype=TWO, is_pure=True, pack=1)  # fmt: skip
-
-
-@triton.jit
-def plane_words(found, plane):
-    """Bits of one plane of a lane's four tokens, as the products take them."""
-    at: tl.constexpr = 4 + plane // 2 * 4
-    if plane % 2 == 0:
-        return low_halves(found[at], found[at + 1]), low_halves(found[at + 2], found[at + 3])
-    return high_halves(found[at], found[at + 1]), high_halves(found[at + 2], found[at + 3])
-
-
-@triton.jit
-def table_addresses(entries, tables):
-    """Addresses of the tables of a lane's four tokens of depth 5 to 8."""
-    found = ()
-    for k in tl.static_range(4):
-        depth = tl.minimum(tl.maximum(depth_of(entries[k]), 5), 8)
-        found = found + (tables + (depth - 5) * 512,)
-    return found
-
-
-@triton.jit
-def whole_codes(found, W: tl.constexpr):
-    """Codes of a lane's four tokens of depth 5 to 8, byte by byte: 16 words."""
-    first, second = (), ()
-    for plane in tl.static_range(8):
-        if plane < (W + 1) // 2 * 2:
-            x0, x1 = plane_words(found, plane)
-        else:
-            x0, x1 = found[0] * 0, found[0] * 0
-        first = first + (x0,)
-        second = second + (x1,)
-    return (
-        tl.inline_asm_elementwise(CODES, CODES_OPERANDS, first, dtype=EIGHT, is_pure=True, pack=1)
-        + tl.inline_asm_elementwise(CODES, CODES_OPERANDS, second, dtype=EIGHT, is_pure=True, pack=1)
-    )
-
-
-@triton.jit
-def add_whole_codes(codes, tables, w0, w1, sums):
-    """32 sums after 16 tokens of depth 5 to 8."""
-    return tl.inline_asm_elementwise(TABLE, TABLE_OPERANDS, codes + tables + (w0, w1) + sums, dtype=SUMS, is_pure=True,
-                                     pack=1)  # fmt: skip
-
-
-@triton.jit
-def pair_codes(found):
-    """Codes of a lane's four tokens of depth 4, two tokens to a byte: 16 words."""
-    first, second = (), ()
-    for plane in tl.static_range(4):
-        x0, x1 = plane_words(found, plane)
-        first = first + (x0,)
-        second = second + (x1,)
-    return (
-        tl.inline_asm_elementwise(PAIR_CODES, PAIR_CODES_OPERANDS, first, dtype=EIGHT, is_pure=True, pack=1)
-        + tl.inline_asm_elementwise(PAIR_CODES, PAIR_CODES_OPERANDS, second, dtype=EIGHT, is_pure=True, pack=1)
-    )
-
-
-@triton.jit
-def add_pair_codes(codes, table, w0, w1, sums):
-    """32 sums after 16 tokens of depth 4."""
-    return tl.inline_asm_elementwise(PAIR_TABLE, PAIR_TABLE_OPERANDS, codes + (table, w0, w1) + sums, dtype=SUMS,
-                                     is_pure=True, pack=1)  # fmt: skip
-
-
-@triton.jit
-def slots_of(found, DEPTH: tl.constexpr):
-    """Words of the slots of tokens of one depth, 1 to 3: its planes, then the product of three of them."""
-    a0, a1 = plane_words(found, 0)
-    slots0, slots1 = (a0,), (a1,)
-    if DEPTH >= 2:
-        b0, b1 = plane_words(found, 1)
-        slots0, slots1 = (a0, b0), (a1, b1)
-    if DEPTH >= 3:
-        c0, c1 = plane_words(found, 2)
-        slots0, slots1 = (a0, b0, c0, a0 ^ b0 ^ c0), (a1, b1, c1, a1 ^ b1 ^ c1)
-    return slots0, slots1
-
-
-@triton.jit
-def add_slots(slots0, slots1, w0, w1, factors, sums, COUNT: tl.constexpr):
-    """36 sums after 16 tokens of one depth, 1 to 3."""
-    for slot in tl.static_range(COUNT):
-        factor = factors[slot]
-        sums = add_bits_and_ones(slots0[slot], slots1[slot], times_half(w0, factor), times_half(w1, factor), sums)
-    return sums
 
 
 @triton.jit

@@ -40,9 +40,7 @@ def memory_text(warps: int) -> str:
 
 def warp_text() -> str:
     """Output: this warp's number, the same in a warp's lanes for the assembler too; input: any word."""
-    return (
-        "{.reg .b32 t; mov.u32 t, %tid.x; shr.u32 t, t, 5; shfl.sync.idx.b32 $0, t, 0, 0x1f, 0xffffffff;}"
-    )
+    return "{.reg .b32 t; mov.u32 t, %tid.x; shr.u32 t, t, 5; shfl.sync.idx.b32 $0, t, 0, 0x1f, 0xffffffff;}"
 
 
 def fill_text(warps: int) -> str:
@@ -50,7 +48,9 @@ def fill_text(warps: int) -> str:
     lines = ["{.reg .b32 l,t,o,x<4>; .reg .b64 p; .reg .pred q; mov.u32 l, %tid.x; shl.b32 l, l, 4;"]
     for at in range(0, TABLE_BYTES, 512 * warps):
         lines.append(f"add.u32 t, l, {at}; setp.lt.u32 q, t, {TABLE_BYTES}; cvt.u64.u32 p, t; add.u64 p, p, $1;")
-        lines.append("add.u32 o, t, $2; @q ld.global.v4.b32 {x0,x1,x2,x3}, [p]; @q st.shared.v4.b32 [o], {x0,x1,x2,x3};")
+        lines.append(
+            "add.u32 o, t, $2; @q ld.global.v4.b32 {x0,x1,x2,x3}, [p]; @q st.shared.v4.b32 [o], {x0,x1,x2,x3};"
+        )
     return "\n".join([*lines, "mov.b32 $0, 0;}"])
 
 
@@ -122,9 +122,7 @@ def depths_text(levels: int) -> str:
     """
     lines = ["{.reg .f32 x; .reg .b32 b; .reg .pred p; mov.b32 $0, $3;"]
     for level in range(levels):
-        lines.append(
-            f"mul.rn.f32 x, $1, ${4 + level}; mov.b32 b, x; setp.gt.s32 p, b, $2; @p add.s32 $0, $0, 1;"
-        )
+        lines.append(f"mul.rn.f32 x, $1, ${4 + level}; mov.b32 b, x; setp.gt.s32 p, b, $2; @p add.s32 $0, $0, 1;")
     return "\n".join([*lines, "}"])
 
 

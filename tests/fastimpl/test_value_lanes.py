@@ -13,7 +13,7 @@ pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from fastimpl.device import INTERPRETED  # noqa: E402
-from fastimpl.readkv import lanes, lanes_lists, lanes_values  # noqa: E402
+from fastimpl.readkv import lanes, lanes_groups, lanes_lists, lanes_values  # noqa: E402
 from fastimpl.readkv.bar import BAR, CUT, REST, STATE  # noqa: E402
 from fastimpl.readkv.cache import empty_cache, encode  # noqa: E402
 from fastimpl.readkv.tree import lloyd_tree  # noqa: E402
@@ -45,17 +45,17 @@ class Warp:
     def __init__(self):
         self.shared = np.zeros(8192, np.uint32)
         self.meaning = {}
-        texts = {**vars(lanes), **vars(lanes_lists), **vars(lanes_values)}
+        texts = {**vars(lanes), **vars(lanes_groups), **vars(lanes_lists), **vars(lanes_values)}
         for name in dir(self):
             if name.isupper() and name in texts:
                 self.meaning[texts[name].value] = getattr(self, name)
-        for row, stride in zip(lanes_values.WORDS_OF.value, (16, 32), strict=True):
+        for row, stride in zip(lanes_groups.WORDS_OF.value, (16, 32), strict=True):
             for text in row:
                 self.meaning[getattr(text, "value", text)] = self.words(row.index(text) + 1, stride)
-        for row, stride in zip(lanes_values.WORDS_IF.value, (16, 32), strict=True):
+        for row, stride in zip(lanes_groups.WORDS_IF.value, (16, 32), strict=True):
             for text in row:
                 self.meaning[getattr(text, "value", text)] = self.words(row.index(text) + 1, stride)
-        for count, text in enumerate(lanes_values.LOGITS.value, 1):
+        for count, text in enumerate(lanes_groups.LOGITS.value, 1):
             self.meaning[getattr(text, "value", text)] = self.words(count, 16, ctypes.c_uint16)
         for count, text in zip((1, 2, 4, 8, 16), lanes_lists.ITEMS.value, strict=True):
             self.meaning[getattr(text, "value", text)] = self.items(count)
