@@ -46,56 +46,60 @@ STORE_FOUR = tl.constexpr(value_ptx.STORE_FOUR)
 MEMORY = tl.constexpr(value_ptx.memory_text(value_ptx.WARPS))
 FILL = tl.constexpr(value_ptx.fill_text(value_ptx.WARPS))
 WARPS = tl.constexpr(value_ptx.WARPS)
+PREFETCH, PREFETCH_RUN = tl.constexpr(0), tl.constexpr(value_ptx.PREFETCH_RUN)
+TURNS = tl.constexpr([1, 1, 1, 2, 2])
+"""Groups of a list at a time."""
 
 
 @triton.jit
 def add_list(
     lists, count, turn, source, coefficients, tables, shifted_lse, sums,
-    DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr,
+    DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
     """Sums after this warp's groups of one list: those from ``turn`` on, every WARPS-th. 36 sums below depth 4, else 32.
 
-    At depths 1 and 2 two groups a turn, so that twice as many loads are on their way.
+    TURN groups at a time, so that the loads of as many are on their way.
     """
     groups = (count + 15) >> 4
     SLOTS: tl.constexpr = 2 ** (DEPTH - 1) if DEPTH < 4 else 0
-    BOTH: tl.constexpr = DEPTH < 3
-    STRIDE: tl.constexpr = 2 * WARPS if BOTH else WARPS
+    SIZE: tl.constexpr = 4 + 4 * ((W + 1) // 2 if DEPTH == 5 else (DEPTH + 1) // 2)
     if turn < groups:
-        factors = ()
+        factors, entries, found = (), (), ()
         for slot in tl.static_range(SLOTS):
             factors = factors + (tl.load(coefficients + DEPTH * 8 + slot),)
-        entries = load_shared(lists + turn * 64)
-        found = item_loads(entries, source, DEPTH, W, WORDS, PAIRED)
-        if BOTH:
-            others = load_shared(lists + tl.minimum(turn + WARPS, groups - 1) * 64)
-            also = item_loads(others, source, DEPTH, W, WORDS, PAIRED)
-        for group in range(turn, groups, STRIDE):
-            following = load_shared(lists + tl.minimum(group + STRIDE, groups - 1) * 64)
-            w0, w1 = item_weights(found, entries, shifted_lse)
-            if DEPTH == 5:
-                codes, at = whole_codes(found, W), table_addresses(entries, tables)
-            elif DEPTH == 4:
-                codes = pair_codes(found)
-            else:
-                slots0, slots1 = slots_of(found, DEPTH)
-            if BOTH:
-                beyond = tl.maximum(group + (WARPS + 1) - groups, 0).to(tl.float32)  # then the weights are 0
-                w2, w3 = item_weights(also, others, shifted_lse + beyond * 1e30)
-                slots2, slots3 = slots_of(also, DEPTH)
-                others = load_shared(lists + tl.minimum(group + STRIDE + WARPS, groups - 1) * 64)
-            entries = following
-            found = item_loads(entries, source, DEPTH, W, WORDS, PAIRED)
-            if BOTH:
-                also = item_loads(others, source, DEPTH, W, WORDS, PAIRED)
-            if DEPTH == 5:
-                sums = add_whole_codes(codes, at, w0, w1, sums)
-            elif DEPTH == 4:
-                sums = add_pair_codes(codes, tables + PAIRS_AT, w0, w1, sums)
-            else:
-                sums = add_slots(slots0, slots1, w0, w1, factors, sums, SLOTS)
-            if BOTH:
-                sums = add_slots(slots2, slots3, w2, w3, factors, sums, SLOTS)
+        for i in tl.static_range(TURN):
+            some = load_shared(lists + tl.minimum(turn + i * WARPS, groups - 1) * 64)
+            entries, found = entries + some, found + item_loads(some, source, DEPTH, W, WORDS, PAIRED)
+        for group in range(turn, groups, TURN * WARPS):
+            weights, packed, also = (), (), ()
+            for i in tl.static_range(TURN):
+                lse = shifted_lse
+                if i > 0:
+                    beyond = tl.maximum(group + (i * WARPS + 1) - groups, 0).to(tl.float32)
+                    lse = shifted_lse + beyond * 1e30  # past the last group the weights are 0
+                mine, own = found[i * SIZE : i * SIZE + SIZE], entries[i * 4 : i * 4 + 4]
+                weights = weights + item_weights(mine, own, lse)
+                if DEPTH == 5:
+                    packed, also = whole_codes(mine, W), table_addresses(own, tables)
+                elif DEPTH == 4:
+                    packed = packed + pair_codes(mine)
+                else:
+                    slots0, slots1 = slots_of(mine, DEPTH)
+                    packed, also = packed + slots0, also + slots1
+            following, ahead = (), ()
+            for i in tl.static_range(TURN):
+                some = load_shared(lists + tl.minimum(group + (TURN + i) * WARPS, groups - 1) * 64)
+                following, ahead = following + some, ahead + item_loads(some, source, DEPTH, W, WORDS, PAIRED)
+            entries, found = following, ahead
+            for i in tl.static_range(TURN):
+                w0, w1 = weights[2 * i], weights[2 * i + 1]
+                if DEPTH == 5:
+                    sums = add_whole_codes(packed, also, w0, w1, sums)
+                elif DEPTH == 4:
+                    sums = add_pair_codes(packed[i * 16 : i * 16 + 16], tables + PAIRS_AT, w0, w1, sums)
+                else:
+                    sums = add_slots(packed[i * SLOTS : i * SLOTS + SLOTS], also[i * SLOTS : i * SLOTS + SLOTS], w0, w1,
+                                     factors, sums, SLOTS)  # fmt: skip
     return sums
 
 
@@ -127,7 +131,17 @@ def mix_by_lanes(
         tl.inline_asm_elementwise(FILL, "=r,l,r", [prefix_tables.to(tl.int64), memory], dtype=tl.int32,
                                   is_pure=False, pack=1)  # fmt: skip
     length = tl.load(lengths + row // heads)  # no kernel of the chain writes the lengths
+    if DEPENDENT and PREFETCH > 0:
+        first = (warp * parts + part) * (64 * STEPS)  # this warp's run of tokens
+        count = tl.maximum(tl.minimum(length - first, 64 * STEPS), 0) * tl.minimum(minimum, 1)
+        at = planes + row * ((W + 1) // 2) * capacity * WORDS + first.to(tl.int64) * WORDS
+        tl.inline_asm_elementwise(PREFETCH_RUN, "=r,l,r", [at.to(tl.int64), count * (4 * WORDS)], dtype=tl.int32,
+                                  is_pure=False, pack=1)  # fmt: skip
     follow(DEPENDENT)
+    if DEPENDENT and PREFETCH > 1:
+        at = logits + row * capacity * 8 + first.to(tl.int64) * 8
+        tl.inline_asm_elementwise(PREFETCH_RUN, "=r,l,r", [at.to(tl.int64), count * 16], dtype=tl.int32,
+                                  is_pure=False, pack=1)  # fmt: skip
     entries, listed = depths_of_tokens(importance, gains, state, depths, row, part, parts, length, capacity,
                                        items_capacity, rows_per_pool, minimum, thread, W, STATE, STEPS, WARPS,
                                        PAIRED)  # fmt: skip
@@ -144,7 +158,7 @@ def mix_by_lanes(
     for kind in tl.static_range(2):
         if 5 - kind <= W:
             sums = add_list(lists + 4 * starts[kind], counts[kind], (warp - taken) & (WARPS - 1), source, coefficients,
-                            memory, lse, sums, 5 - kind, W, WORDS, PAIRED)  # fmt: skip
+                            memory, lse, sums, 5 - kind, W, WORDS, PAIRED, 1)  # fmt: skip
         taken += (counts[kind] + 15) >> 4
     raw = ()
     for i in tl.static_range(32):
@@ -153,7 +167,7 @@ def mix_by_lanes(
     for kind in tl.static_range(2, 5):
         if 5 - kind <= W:
             sums = add_list(lists + 4 * starts[kind], counts[kind], (warp - taken) & (WARPS - 1), source, coefficients,
-                            memory, lse, sums, 5 - kind, W, WORDS, PAIRED)  # fmt: skip
+                            memory, lse, sums, 5 - kind, W, WORDS, PAIRED, TURNS[kind])  # fmt: skip
         taken += (counts[kind] + 15) >> 4
     store_mix(sums, memory + LISTS_AT, mixes + (row * parts + part) * 8 * D, thread, WORDS)
 
