@@ -140,7 +140,7 @@ def write_lists(entries, listed, memory, thread, warp, STEPS: tl.constexpr, WARP
     t0, t1, t2 = warp * 0, warp * 0, warp * 0
     b0, b1, b2 = warp * 0, warp * 0, warp * 0
     for other in tl.static_range(WARPS):
-        c0, c1, c2, c3 = load_shared(memory + (COUNTS_AT + 16 * other))
+        c0, c1, c2, _ = load_shared(memory + (COUNTS_AT + 16 * other))
         t0, t1, t2 = t0 + c0, t1 + c1, t2 + c2
         b0 += tl.where(other < warp, c0, 0)
         b1 += tl.where(other < warp, c1, 0)

@@ -1,4 +1,4 @@
-"""The value pass on matrix units, without a GPU: one warp of it in Triton's interpreter, each PTX text by its meaning."""
+"""The value pass on matrix units, without a GPU: one warp of it in the interpreter, each PTX text by its meaning."""
 
 import ctypes
 import os
@@ -45,16 +45,14 @@ class Warp:
     def __init__(self):
         self.shared = np.zeros(8192, np.uint32)
         self.meaning = {}
-        texts = {**vars(lanes), **vars(lanes_groups), **vars(lanes_lists), **vars(lanes_values)}
-        for name in dir(self):
-            if name.isupper() and name in texts:
-                self.meaning[texts[name].value] = getattr(self, name)
-        for row, stride in zip(lanes_groups.WORDS_OF.value, (16, 32), strict=True):
-            for text in row:
-                self.meaning[getattr(text, "value", text)] = self.words(row.index(text) + 1, stride)
-        for row, stride in zip(lanes_groups.WORDS_IF.value, (16, 32), strict=True):
-            for text in row:
-                self.meaning[getattr(text, "value", text)] = self.words(row.index(text) + 1, stride)
+        for module in (lanes, lanes_groups, lanes_lists, lanes_values):
+            for name, value in vars(module).items():
+                if name.isupper() and hasattr(self, f"do_{name.lower()}"):
+                    self.meaning[value.value] = getattr(self, f"do_{name.lower()}")
+        for texts in (lanes_groups.WORDS_OF, lanes_groups.WORDS_IF):
+            for stride, row in zip((16, 32), texts.value, strict=True):
+                for count, text in enumerate(row, 1):
+                    self.meaning[getattr(text, "value", text)] = self.words(count, stride)
         for count, text in enumerate(lanes_groups.LOGITS.value, 1):
             self.meaning[getattr(text, "value", text)] = self.words(count, 16, ctypes.c_uint16)
         for count, text in zip((1, 2, 4, 8, 16), lanes_lists.ITEMS.value, strict=True):
@@ -67,7 +65,7 @@ class Warp:
             self.meaning[f"prmt.b32 $0, $1, $2, {text};"] = self.permuted(order)
         self.meaning["mul.rn.f16x2 $0, $1, $2;"] = self.product
 
-    def __call__(self, text, operands, args, dtype, **_):
+    def __call__(self, text, _operands, args, dtype, **_):
         from triton.runtime.interpreter import TensorHandle
 
         meaning = self.meaning[getattr(text, "value", text)]
@@ -79,25 +77,26 @@ class Warp:
         kinds, found = (kinds, found) if several else ([kinds], [found])
         result = []
         for kind, value in zip(kinds, found, strict=True):
-            kind = getattr(kind, "value", kind)
-            array = np.asarray(value)
-            array = array.astype(np.float32) if kind == tl.float32 else array.astype(np.int64).astype(np.uint32).view(np.int32)
-            array = np.broadcast_to(array.reshape(-1), shape if len(shape) else (1,)).copy()
-            kind_of = tl.block_type(kind, list(shape)) if len(shape) else kind
-            result.append(tl.tensor(TensorHandle(array, kind), kind_of))
+            one, array = getattr(kind, "value", kind), np.atleast_1d(np.asarray(value))
+            if one == tl.float32:
+                array = array.astype(np.float32)
+            else:
+                array = array.astype(np.int64).astype(np.uint32).view(np.int32)
+            array = np.broadcast_to(array, shape or (1,)).copy()
+            result.append(tl.tensor(TensorHandle(array, one), tl.block_type(one, list(shape)) if shape else one))
         return tuple(result) if several else result[0]
 
-    def MEMORY(self, _):
+    def do_memory(self, _):
         return 0
 
-    def WARP(self, _):
+    def do_warp(self, _):
         return 0
 
-    def FILL(self, source, at):
+    def do_fill(self, source, at):
         self.shared[:768] = real(source[:1] + 4 * np.arange(768), ctypes.c_uint32)
         return 0
 
-    def LOAD_WORD(self, at):
+    def do_load_word(self, at):
         return self.shared[at // 4]
 
     def items(self, count):
@@ -117,44 +116,44 @@ class Warp:
     def depths(self, value, own, least, *steps):
         return least + sum((value * np.float32(s)).astype(np.float32).view(np.int32) > own for s in steps)
 
-    def RUNNING(self, *counts):
+    def do_running(self, *counts):
         return [np.cumsum(c) for c in counts]
 
-    def LOAD_SHARED(self, at):
+    def do_load_shared(self, at):
         return [self.shared[at // 4 + i] for i in range(4)]
 
-    def LOAD_SUMS(self, at):
+    def do_load_sums(self, at):
         return [self.shared[at // 4 + i].view(np.float32) for i in range(4)]
 
-    def STORE_COUNTS(self, at, a, b, c, wanted):
+    def do_store_counts(self, at, a, b, c, wanted):
         for i, x in enumerate((a, b, c)):
             self.shared[at[wanted != 0] // 4 + i] = x[wanted != 0]
         return 0
 
-    def STORE_ENTRY(self, at, entry, wanted):
+    def do_store_entry(self, at, entry, wanted):
         at, entry, wanted = np.broadcast_arrays(at, entry, wanted)
         self.shared[at[wanted != 0] // 4] = entry[wanted != 0]
         return 0
 
-    def STORE_PAIR(self, at, one, two, wanted):
+    def do_store_pair(self, at, one, two, wanted):
         self.shared[at[wanted != 0] // 4] = one[wanted != 0]
         self.shared[at[wanted != 0] // 4 + 1] = two[wanted != 0]
         assert (at % 8 == 0).all()
         return 0
 
-    def STORE_SUMS(self, at, *values):
+    def do_store_sums(self, at, *values):
         for i, x in enumerate(values):
             self.shared[at // 4 + i] = x.view(np.uint32)
         return 0
 
-    def STORE_FOUR(self, at, a, b, c, d, wanted):
+    def do_store_four(self, at, a, b, c, d, wanted):
         for i, x in enumerate((a, b, c, d)):
             for address, value, yes in zip(at, x, wanted, strict=True):
                 if yes:
                     ctypes.c_float.from_address(int(address) + 4 * i).value = float(value)
         return 0
 
-    def WEIGHTS(self, a, b, c, d, lse, *entries):
+    def do_weights(self, a, b, c, d, lse, *entries):
         w = [np.where(e < 0, np.exp2(halves(x)[:, 0] - lse), 0.0) for x, e in zip((a, b, c, d), entries, strict=True)]
         return words_of(w[0], w[1]), words_of(w[2], w[3])
 
@@ -188,7 +187,7 @@ class Warp:
                     sums[4 * b + 2 * r + i] += total[:, i::2].reshape(-1)
         return sums, w
 
-    def ONES(self, x0, x1, w0, w1, *before):
+    def do_ones(self, x0, x1, w0, w1, *before):
         def bits(x):
             pair = np.ascontiguousarray(x.astype(np.uint32)).view(np.uint16).reshape(-1, 2)
 
@@ -203,12 +202,12 @@ class Warp:
         ones = [before[32 + j] + total[:, j % 2 :: 2].reshape(-1) for j in range(4)]
         return sums + ones
 
-    def CODES(self, *planes):
+    def do_codes(self, *planes):
         bits = [[(x.astype(np.int64) >> (8 * j + i)) & 1 for x in planes] for i in range(8) for j in range(4)]
         codes = [sum(bit << p for p, bit in enumerate(of)) for of in bits]
         return [sum(codes[4 * i + j] << (8 * j) for j in range(4)) for i in range(8)]
 
-    def PAIR_CODES(self, *planes):
+    def do_pair_codes(self, *planes):
         def nibbles(bit, item):
             return sum(((x.astype(np.int64) >> (16 * item + bit)) & 1) << p for p, x in enumerate(planes))
 
@@ -217,7 +216,7 @@ class Warp:
 
         return [byte(i + 4 * k) | byte(i + 4 * k + 8) << 8 | 0xABCD0000 for i in range(4) for k in range(2)]
 
-    def PAIR_TABLE(self, *given):
+    def do_pair_table(self, *given):
         codes, (table, w0, w1), before = np.stack(given[:16]).astype(np.int64), given[16:19], given[19:]
 
         def values(half):
@@ -229,7 +228,7 @@ class Warp:
 
         return self.mma(values(0), values(1), w0, w1, before)[0]
 
-    def TABLE(self, *given):
+    def do_table(self, *given):
         codes = np.stack(given[:16]).astype(np.int64)
         tables, (w0, w1), before = given[16:20], given[20:22], given[22:]
         entries = self.shared[:512].view(np.float16).astype(np.float32)
@@ -303,4 +302,5 @@ def test_a_warp_mixes_prefixes_at_the_depths_it_finds(stored, d, minimum, paired
         # float16 weights, coefficients, products of both
         bound = 3 * 2.0**-11 * np.einsum("ht,htd->hd", weight[..., g], np.abs(value) + 1)[:, channel]
         assert (np.abs(found[:, at] - mix[:, g, channel]) <= bound).all()
-    assert not found.reshape(H, -1)[:, (3 % 2 * 4 * d + 3 // 2 * run) : (3 % 2 * 4 * d + 3 // 2 * run) + run].any()
+    absent = (4 * d + run) + place // run * d + place % run  # head 3 of 3: none
+    assert not found[:, absent].any()
