@@ -46,8 +46,7 @@ STORE_FOUR = tl.constexpr(value_ptx.STORE_FOUR)
 MEMORY = tl.constexpr(value_ptx.memory_text(value_ptx.WARPS))
 FILL = tl.constexpr(value_ptx.fill_text(value_ptx.WARPS))
 WARPS = tl.constexpr(value_ptx.WARPS)
-PREFETCH, PREFETCH_RUN = tl.constexpr(0), tl.constexpr(value_ptx.PREFETCH_RUN)
-TURNS = tl.constexpr([1, 1, 1, 2, 2])
+TURNS = tl.constexpr([1, 1, 2, 2, 3])
 """Groups of a list at a time."""
 
 
@@ -131,17 +130,7 @@ def mix_by_lanes(
         tl.inline_asm_elementwise(FILL, "=r,l,r", [prefix_tables.to(tl.int64), memory], dtype=tl.int32,
                                   is_pure=False, pack=1)  # fmt: skip
     length = tl.load(lengths + row // heads)  # no kernel of the chain writes the lengths
-    if DEPENDENT and PREFETCH > 0:
-        first = (warp * parts + part) * (64 * STEPS)  # this warp's run of tokens
-        count = tl.maximum(tl.minimum(length - first, 64 * STEPS), 0) * tl.minimum(minimum, 1)
-        at = planes + row * ((W + 1) // 2) * capacity * WORDS + first.to(tl.int64) * WORDS
-        tl.inline_asm_elementwise(PREFETCH_RUN, "=r,l,r", [at.to(tl.int64), count * (4 * WORDS)], dtype=tl.int32,
-                                  is_pure=False, pack=1)  # fmt: skip
     follow(DEPENDENT)
-    if DEPENDENT and PREFETCH > 1:
-        at = logits + row * capacity * 8 + first.to(tl.int64) * 8
-        tl.inline_asm_elementwise(PREFETCH_RUN, "=r,l,r", [at.to(tl.int64), count * 16], dtype=tl.int32,
-                                  is_pure=False, pack=1)  # fmt: skip
     entries, listed = depths_of_tokens(importance, gains, state, depths, row, part, parts, length, capacity,
                                        items_capacity, rows_per_pool, minimum, thread, W, STATE, STEPS, WARPS,
                                        PAIRED)  # fmt: skip

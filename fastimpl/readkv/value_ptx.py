@@ -126,10 +126,6 @@ def depths_text(levels: int) -> str:
     return "\n".join([*lines, "}"])
 
 
-PREFETCH_RUN = (
-    "{.reg .pred p; .reg .b32 l; mov.u32 l, %laneid; setp.eq.u32 p, l, 0; setp.ne.and.s32 p, $2, 0, p;"
-    "@p cp.async.bulk.prefetch.L2.global [$1], $2; mov.b32 $0, 0;}"
-)
 LOAD_WORD = "ld.shared.b32 $0, [$1];"
 LOAD_SHARED = "ld.shared.v4.b32 {$0,$1,$2,$3}, [$4];"
 LOAD_SUMS = "ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];"
