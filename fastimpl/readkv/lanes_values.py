@@ -46,7 +46,7 @@ STORE_FOUR = tl.constexpr(value_ptx.STORE_FOUR)
 MEMORY = tl.constexpr(value_ptx.memory_text(value_ptx.WARPS))
 FILL = tl.constexpr(value_ptx.fill_text(value_ptx.WARPS))
 WARPS = tl.constexpr(value_ptx.WARPS)
-TURNS = tl.constexpr([1, 1, 2, 2, 3])
+TURNS = tl.constexpr([1, 1, 1, 2, 2])
 """Groups of a list at a time."""
 
 
