@@ -21,7 +21,7 @@ from fastimpl.readkv.value_tables import slot_factors, value_tables
 CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
 
-REGISTERS = VALUE_REGISTERS = 128
+REGISTERS = 128
 """Per thread of both passes: 16 warps to a multiprocessor."""
 
 PROGRAMS_PER_PROCESSOR = 4
@@ -100,6 +100,6 @@ class FastChain(ReadChain):
             cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
             self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.mixes, H, cache.capacity,
             self.importance.shape[1], self.rows_per_pool, policy.minimum, self.splits, G, W=cache.stored_depth, D=d,
-            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired, num_warps=WARPS, maxnreg=VALUE_REGISTERS,
+            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired, num_warps=WARPS, maxnreg=REGISTERS,
             **self.launch,
         )  # fmt: skip

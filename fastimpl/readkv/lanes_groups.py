@@ -64,7 +64,8 @@ def token_logits(token, base, PAIRED: tl.constexpr):
 def item_loads(entries, source, DEPTH: tl.constexpr, W: tl.constexpr, WORDS: tl.constexpr, PAIRED: tl.constexpr):
     """Start the loads of a lane's four tokens: their logits, then their words, pair of planes by pair.
 
-    ``source``: addresses of token 0's logit and of its word in each pair of planes. DEPTH 5 stands for 5 and more: only those read a fourth pair of planes that are deep enough.
+    ``source``: addresses of token 0's logit and of its word in each pair of planes. DEPTH 5 stands for 5 and more: only
+    those read a fourth pair of planes that are deep enough.
     """
     STEP: tl.constexpr = 2 if PAIRED else 1
     found = ()

@@ -1,6 +1,6 @@
 """Tables of the fast reader's value pass, made on the host.
 
-Mirrors the prefix centroids of `refimpl.readkv.tree.lloyd_tree`: depths 1 and 3 as slots (see `slots.py`), depth 4 two
+Mirrors the prefix centroids of `refimpl.readkv.tree.lloyd_tree`: depths 1 to 3 as slots (see `slots.py`), depth 4 two
 tokens at a time, depths 5 to 8 by whole codes.
 """
 
@@ -10,16 +10,25 @@ import functools
 
 import torch
 
-from fastimpl.readkv.slots import prefix_tables, slot_tables
+from fastimpl.readkv.slots import multilinear, prefix_tables
 from fastimpl.readkv.tree import LEVELS, lloyd_tree
+
+
+SLOTS = ((0,), (1,), (2,), (0, 1, 2))
+"""Planes of a slot; depth 1 has the first one, depth 2 two, depth 3 all four."""
 
 
 @functools.cache
 def slot_factors(device: torch.device) -> torch.Tensor:
-    """Coefficients [9, 8] of the slots of depths 1 to 3, each twice in a word as float16, int32."""
-    order = [0, 1, 2, 8, 3, 9, 10, 11]  # s0, s1, s2, s012, .. in the order of `slots.py`
-    pairs = slot_tables(device).coefficients[:, order].to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
-    return pairs.view(torch.int32)[..., 0].contiguous()
+    """Coefficients [9, 8] of the slots of depths 1 to 3, each twice in a word as float16, int32; 0 elsewhere."""
+    _, centroids, _ = lloyd_tree(LEVELS)
+    found = torch.zeros(9, 8, dtype=torch.float32)
+    for depth in range(1, 4):
+        for i, planes in enumerate(SLOTS):
+            if max(planes) < depth:
+                found[depth, i] = multilinear(centroids[depth], planes)
+    pairs = found.to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
+    return pairs.view(torch.int32)[..., 0].to(device).contiguous()
 
 
 def pair_table(device: torch.device) -> torch.Tensor:
