@@ -13,7 +13,6 @@ import torch
 from fastimpl.readkv.slots import multilinear, prefix_tables
 from fastimpl.readkv.tree import LEVELS, lloyd_tree
 
-
 SLOTS = ((0,), (1,), (2,), (0, 1, 2))
 """Planes of a slot; depth 1 has the first one, depth 2 two, depth 3 all four."""
 

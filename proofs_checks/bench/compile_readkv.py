@@ -59,7 +59,7 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
     mix = {"W": 8, **SHAPE, "TOKENS": 32, "LEVELS": 8, "W_PAD": 8, "PAIRED": True, "STATE": 8, **follow}
     return {
         "query_kernel": ("readkv.merge", {"G": 7, "G_PAD": 16, **d, "BINS": 4096, "STATE": 8, **follow}, {}, 4),
-        "output_kernel": ("readkv.merge", {"G": 7, "GP": 8, **d, "STEP": 64, **follow}, {}, 8),
+        "output_kernel": ("readkv.merge", {"G": 7, "GP": 8, **d, "STEP": 128, "LANES": True, **follow}, {}, 4),
         "slots_kernel": ("readkv.slots", {"G": 7, **d, "PARTS": 8, **follow},
                          {"queries": "*fp32", "weights": "*fp16"}, 4),
         "key_logits_kernel": ("readkv.prefix", {"W": 8, **SHAPE, "TOKENS": 32, **follow},
