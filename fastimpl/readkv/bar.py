@@ -2,8 +2,8 @@
 
 Mirrors the tie rule of `refimpl.readkv.allocation.readkv_choose_depths`: equals are bought in item order while they fit.
 
-    resolve_kernel   grid (pools)   listed keys in registers: two bits of the bar per round; a longer list, or all items
-                                    where the bracket is wide, in pieces: one bit per round
+    resolve   one program per pool   listed keys in registers: two bits of the bar per round; a longer list, or all items
+                                     where the bracket is wide, in pieces: one bit per round
 
 Bytes: 8 per listed step and round, once where the list fits in registers.
 """
@@ -13,15 +13,15 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fastimpl.device import follow
 from fastimpl.readkv.choose import bar_of, gain_keys
 
 NARROW, SHIFT = tl.constexpr(4 << 18), tl.constexpr(18)
 """A bracket of at most four bins holds one step of an item, where gains are a fifth apart."""
 
-LOW, HIGH, ABOVE, LISTED, BAR, CUT, REST = (tl.constexpr(i) for i in range(7))
+LOW, HIGH, ABOVE, LISTED, BAR, CUT, REST, DONE = (tl.constexpr(i) for i in range(8))
 STATE = 8
-"""Numbers of a pool's state, int64: bracket, cost above it, entries of the list, and what `resolve_kernel` found."""
+"""Numbers of a pool's state, int64: bracket, cost above it, entries of the list, what `resolve` found, and how many
+programs are done."""
 
 
 @triton.jit
@@ -133,36 +133,30 @@ def search_list(keys, items_of, count, items, low, left, cost, last_cost, SEARCH
 
 
 @triton.jit
-def resolve_kernel(
-    listed_keys, listed_items, importance, gains, lengths, lefts, state, stride, items_of_all, cost, last_cost, heads,
-    rows_per_pool, minimum, capacity, LEVELS: tl.constexpr, W_PAD: tl.constexpr, LENGTHS: tl.constexpr,
-    PAIRED: tl.constexpr, STATE: tl.constexpr, CLOSE: tl.constexpr, SEARCH: tl.constexpr, SEARCH_WIDE: tl.constexpr,
-    DEPENDENT: tl.constexpr,
+def resolve(
+    listed_keys, listed_items, importance, gains, lefts, own, pool, stride, items, cost, last_cost, rows_per_pool,
+    minimum, LEVELS: tl.constexpr, W_PAD: tl.constexpr, CLOSE: tl.constexpr, SEARCH: tl.constexpr,
+    SEARCH_WIDE: tl.constexpr,
 ):  # fmt: skip
-    """A pool's bar, cut and rest, into its state."""
-    follow(DEPENDENT)
-    pool = tl.program_id(0)
-    row = pool * rows_per_pool
-    items, cost, last_cost = row_items(lengths, row, heads, items_of_all, cost, last_cost, LENGTHS, PAIRED)
-    own = state + pool.to(tl.int64) * STATE
+    """A pool's bar, cut and rest, into its state, when all its listed steps are there."""
+    row = pool.to(tl.int32) * rows_per_pool
     low, high = tl.load(own + LOW).to(tl.int32), tl.load(own + HIGH).to(tl.int32)
     left = tl.load(lefts + pool) - tl.load(own + ABOVE)
-    base, all_items = pool.to(tl.int64) * capacity, items * rows_per_pool
+    all_items = items * rows_per_pool
     bar, cut, rest = low * 0, low * 0, left * 0
     if (low > 0) & (items > 0):
         count = tl.load(own + LISTED).to(tl.int32)
         if CLOSE | (low == 1) | (high - low > NARROW):  # an item may have several steps in the bracket
-            bar, cut, rest = search(listed_keys, listed_items, importance, gains, base, row, stride, all_items, items,
+            bar, cut, rest = search(listed_keys, listed_items, importance, gains, 0, row, stride, all_items, items,
                                     all_items, low, high, left, minimum, cost, last_cost, True, LEVELS, W_PAD,
                                     SEARCH_WIDE)  # fmt: skip
-        elif count <= SEARCH // 8:
-            bar, cut, rest = search_list(listed_keys + base, listed_items + base, count, items, low, left, cost,
-                                         last_cost, SEARCH // 8)  # fmt: skip
+        elif count <= SEARCH // 4:
+            bar, cut, rest = search_list(listed_keys, listed_items, count, items, low, left, cost, last_cost,
+                                         SEARCH // 4)  # fmt: skip
         elif count <= SEARCH:
-            bar, cut, rest = search_list(listed_keys + base, listed_items + base, count, items, low, left, cost,
-                                         last_cost, SEARCH)  # fmt: skip
+            bar, cut, rest = search_list(listed_keys, listed_items, count, items, low, left, cost, last_cost, SEARCH)
         else:
-            bar, cut, rest = search(listed_keys, listed_items, importance, gains, base, row, stride, count, items,
+            bar, cut, rest = search(listed_keys, listed_items, importance, gains, 0, row, stride, count, items,
                                     all_items, low, high, left, minimum, cost, last_cost, False, LEVELS, W_PAD,
                                     SEARCH)  # fmt: skip
     tl.store(own + BAR, bar.to(tl.int64))

@@ -21,7 +21,7 @@ from fastimpl.readkv.chain import FLEXIBLE, ReadChain  # noqa: E402
 from fastimpl.readkv.choose import choose_in_registers  # noqa: E402
 from fastimpl.readkv.entropy import cube_error  # noqa: E402
 from fastimpl.readkv.reader import full_reader, refinements, restricted_lefts, restricted_reader  # noqa: E402
-from fastimpl.readkv.slots import prefix_tables, slot_tables  # noqa: E402
+from fastimpl.readkv.slots import prefix_tables, slot_tables, subset_of  # noqa: E402
 from fastimpl.readkv.tree import lloyd_tree  # noqa: E402
 from proofs_checks.bench.readkv import payload_bytes  # noqa: E402
 from refimpl.readkv.accounting import schedule_payload_bits  # noqa: E402
@@ -203,19 +203,22 @@ def test_the_greedy_of_this_test_is_the_reference():
 
 def test_slots_of_every_depth_and_path_sum_to_the_centroid():
     tables, (_, centroids, _) = slot_tables(torch.device("cpu")), lloyd_tree(8)
-    sizes = [*8 * [1], *56 * [3], *56 * [5], *8 * [7]]
-    members = [tables.planes[i, :n].tolist() for i, n in enumerate(sizes)]
+    members = {(block, slot): subset_of(block, slot) for block in range(16) for slot in range(8)}
+    assert len(set(members.values())) == 128
     for depth in range(1, 9):
         path = torch.arange(2**depth)
         sign = {p: 2.0 * ((path >> (depth - 1 - p)) & 1) - 1.0 for p in range(depth)}
         total = torch.zeros(2**depth, dtype=torch.float64)
-        for i, planes in enumerate(members):
+        for at, planes in members.items():
+            factor = float(tables.coefficients[depth][at])
             if max(planes) < depth:
-                total += float(tables.coefficients[depth, i]) * math.prod(sign[p] for p in planes)
+                total += factor * math.prod(sign[p] for p in planes)
+            else:
+                assert factor == 0
         # 2^(depth-1) coefficients, each rounded to float32 once
         bound = 2.0**-24 * float(tables.coefficients[depth].abs().sum())
         assert float((total - centroids[depth].double()).abs().max()) <= bound
-        assert int(tables.counts[depth].sum()) == 2 ** (depth - 1)
+        assert float(tables.coefficients[depth].abs().max()) == float(tables.largest[depth])
 
 
 def test_prefix_tables_do_not_look_beyond_their_depth():
