@@ -23,8 +23,8 @@ from fastimpl.readkv.threshold import BINS
 CHUNKS = (128, 256, 512, 1024)
 """Tokens of a program of the value pass."""
 
-REGISTERS = 128
-"""Per thread of both passes: 16 warps to a multiprocessor."""
+REGISTERS, KEY_REGISTERS = 128, 112
+"""Per thread of the value pass and of the key pass: 16 and 18 warps to a multiprocessor."""
 
 WARPS_PER_PROCESSOR = 8
 
@@ -51,6 +51,7 @@ class FastChain(ReadChain):
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
+        self.weighing = 512, 2 if rows * cache.longest > 1 << 20 else 1  # items of a step, steps of a program
         self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
@@ -59,7 +60,7 @@ class FastChain(ReadChain):
         self.members = make(rows, self.groups, 32, kind=torch.int32)
         self.slot_weights = make(rows, self.blocks * 512, kind=torch.int8)
         self.slot_counts = make(rows, 8, kind=torch.int32)
-        self.slot_sums = make(rows, PARTS, 8, kind=torch.int32)
+        self.slot_sums = make(rows, 8, PARTS, kind=torch.int32)
         self.slot_units = make(rows, 8, kind=torch.float32)
         self.lists = make(rows, self.splits, 5, self.chunk + 16, kind=torch.int32)
         self.tables, self.prefixes = slot_tables(device), prefix_tables(device)
@@ -85,7 +86,7 @@ class FastChain(ReadChain):
         prepare_kernel[(PARTS, self.rows)](
             self.queries, cache.key_signs, cache.key_scale, self.gains, self.key_lefts, *self.tables, self.rotated,
             self.key_importance, self.key_depths, self.allocation.bins, self.allocation.state, self.members,
-            self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units, H, *self.queries.stride()[:3],
+            self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units, H, cache.key_planes.shape[3], *self.queries.stride()[:3],
             self.policy.minimum, 1.0 / math.sqrt(d), G=G, G_PAD=padded(G), D=d, D_PAD=padded(d), PARTS=PARTS,
             GROUPS=self.groups, BLOCKS=self.blocks, BINS=BINS.value, STATE=STATE, num_warps=4,
             **self.allocation.shape, **self.launch,
@@ -96,7 +97,7 @@ class FastChain(ReadChain):
         cache, (_, H, G, d) = self.cache, self.queries.shape
         slots_kernel[(PARTS, self.rows)](
             self.rotated, cache.key_scale, self.key_depths, *self.tables, self.members, self.slot_weights,
-            self.slot_counts, self.slot_sums, self.slot_units, H, G=G, D=d, D_PAD=self.shape["D_PAD"], PARTS=PARTS,
+            self.slot_counts, self.slot_sums, self.slot_units, H, cache.key_planes.shape[3], G=G, D=d, D_PAD=self.shape["D_PAD"], PARTS=PARTS,
             GROUPS=self.groups, BLOCKS=self.blocks, num_warps=4, **self.launch,
         )  # fmt: skip
 
@@ -109,14 +110,13 @@ class FastChain(ReadChain):
             cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units,
             cache.lengths, self.logits, self.largests, H, cache.key_planes.shape[3], cache.capacity, self.tiles,
             self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2,
-            maxnreg=REGISTERS, **self.launch,
+            maxnreg=KEY_REGISTERS, **self.launch,
         )  # fmt: skip
 
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
-        cache, items = self.cache, 512
-        size = cache.longest // self.allocation.cost
-        steps = 2 if self.rows * cache.longest > 1 << 20 else 1
+        cache, (items, steps) = self.cache, self.weighing
+        size = -(-cache.longest // self.allocation.cost)
         programs = -(-size // (items * steps))
         weigh_by_lanes[(programs, self.rows)](
             self.logits, self.largests, self.lses, self.importance, self.allocation.bins,

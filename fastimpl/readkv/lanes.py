@@ -23,7 +23,6 @@ HALVES = tl.constexpr(["{.reg .b16 l,h; mov.b32 {l,h}, $1; cvt.f32.f16 $0, " + p
 """The float16 in the low half of a word, and that in the high half, as float32."""
 
 
-
 @triton.jit
 def low_halves(a, b):
     """The low 16 bits of two words in one."""

@@ -53,41 +53,31 @@ def word_of(text: tl.constexpr, operands: tl.constexpr, arguments):
 
 
 @triton.jit
-def load_weights(at):
-    """A lane's 16 bytes of weights."""
-    return tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at], dtype=FOUR, is_pure=False, pack=1)
+def load_four(at):
+    """Four words of 16 bytes."""
+    return tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at.to(tl.int64)], dtype=FOUR, is_pure=False, pack=1)
 
 
 @triton.jit
-def copy_group(member, planes, ring, group, words, thread):
-    """Start the copy of a group into the ring: a thread copies half a sector of row ``thread`` / 2; 0 where none."""
-    row = thread >> 1
-    target = ring + (group & (STAGES - 1)) * 1024 + (row & 7) * 128 + (row >> 3) * 32 + (thread & 1) * 16
-    at = tl.maximum(member, 0).to(tl.int64) * words + (thread & 1) * 4
-    effect(COPY, "=r,r,l,r", (target, (planes + at).to(tl.int64), tl.where(member < 0, 0, 16),))
+def copy_group(member, planes, target, stage):
+    """Start the copy of a group into the ring: half a sector of a thread's row; 0 where there is none."""
+    effect(COPY, "=r,r,l,r", (target + stage, (planes + member).to(tl.int64), tl.where(member < 0, 0, 16)))
 
 
 @triton.jit
-def next_words(members, member, planes, ring, at, group, groups, words, thread):
-    """The eight words of each lane of a group, and the row that its thread copies in the next turn."""
-    effect(WAIT, "=r,r", (thread,))
-    found = tl.inline_asm_elementwise(READ, READ_OPERANDS, (at + (group & (STAGES - 1)) * 1024,), dtype=EIGHT, is_pure=False, pack=1)
-    copy_group(member, planes, ring, group + (STAGES - 1), words, thread)
-    return found, row_of(members, group + STAGES, groups, thread)
+def next_words(members, member, planes, target, at, stage):
+    """A lane's eight words of the group at ``stage`` of the ring, and the row that its thread copies in the next turn."""
+    effect(WAIT, "=r,r", (at,))
+    found = tl.inline_asm_elementwise(READ, READ_OPERANDS, [at + stage], dtype=EIGHT, is_pure=False, pack=1)
+    copy_group(member, planes, target, (stage - 1024) & (STAGES * 1024 - 1))
+    return found, tl.load(members)
 
 
 @triton.jit
-def row_of(members, group, groups, thread):
-    """The row of planes that a thread copies for a group; -1 beyond the last group."""
-    return tl.load(members + group * 32 + (thread >> 1), mask=thread * 0 + group < groups, other=-1)
-
-
-@triton.jit
-def add_block(words, selector, weights, at, sums):
-    """The sums after one block of slots, and the next block's weights."""
-    following = load_weights(at + 512)
-    sums = tl.inline_asm_elementwise(BLOCK, BLOCK_OPERANDS, words + (selector,) + weights + sums, dtype=SUMS, is_pure=True, pack=1)
-    return following, at + 512, sums
+def add_block(words, selector, weights, sums):
+    """The sums after one block of slots."""
+    return tl.inline_asm_elementwise(BLOCK, BLOCK_OPERANDS, words + (selector,) + weights + sums, dtype=SUMS,
+                                     is_pure=True, pack=1)  # fmt: skip
 
 
 @triton.jit
@@ -104,47 +94,58 @@ def turned(words, other):
 
 
 @triton.jit
-def sums_of_groups(members, counts, planes, weights, ring, at, words, selector, thread, sums):
+def sums_of_groups(members, counts, planes, weights, target, at, selector, sums):
     """64 sums of every lane after all groups of a row."""
     fours, eights, sixteens = tl.load(counts), tl.load(counts + 1), tl.load(counts + 2)
     groups = fours + eights + sixteens + tl.load(counts + 3)
     at8, at7, at6, at5 = tl.load(counts + 4), tl.load(counts + 5), tl.load(counts + 6), tl.load(counts + 7)
     for i in tl.static_range(STAGES - 1):
-        copy_group(row_of(members, i, groups, thread), planes, ring, i, words, thread)
-    member = row_of(members, STAGES - 1, groups, thread)
-    weight = load_weights(weights)
+        copy_group(tl.load(members + i * 32), planes, target, i * 1024)
+    next_row, block, stage = (STAGES - 1) * 32, 0, 0
+    member = tl.load(members + next_row)
     for group in range(fours):
-        p, member = next_words(members, member, planes, ring, at, group, groups, words, thread)
+        weight = load_four(weights + block)
+        next_row += 32
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
+        stage = (stage + 1024) & (STAGES * 1024 - 1)
+        block += 512
         slots = odd_subsets(p[0], p[1], p[2], p[3])
-        weight, weights, sums = add_block(slots, selector, weight, weights, sums)
+        sums = add_block(slots, selector, weight, sums)
         if group < at5:
             blocks = 2 << ((group < at6).to(tl.int32) + (group < at7).to(tl.int32) + (group < at8).to(tl.int32))
             for k in range(1, blocks):
+                weight = load_four(weights + block)
+                block += 512
                 plane = tl.where(k % 2 == 1, p[4], tl.where(k % 4 == 2, p[5], tl.where(k % 8 == 4, p[6], p[7])))
                 slots = turned(slots, plane ^ p[0])
-                weight, weights, sums = add_block(slots, selector, weight, weights, sums)
-    for group in range(fours, fours + eights):
-        p, member = next_words(members, member, planes, ring, at, group, groups, words, thread)
+                sums = add_block(slots, selector, weight, sums)
+    for _ in range(fours, fours + eights):
+        weight = load_four(weights + block)
+        next_row += 32
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
+        stage = (stage + 1024) & (STAGES * 1024 - 1)
+        block += 512
         slots = (p[0], p[1], p[2], p[0] ^ p[1] ^ p[2], p[4], p[5], p[6], p[4] ^ p[5] ^ p[6])
-        weight, weights, sums = add_block(slots, selector, weight, weights, sums)
-    for group in range(fours + eights, groups):
-        p, member = next_words(members, member, planes, ring, at, group, groups, words, thread)
-        weight, weights, sums = add_block(p, selector, weight, weights, sums)
+        sums = add_block(slots, selector, weight, sums)
+    for _ in range(fours + eights, groups):
+        weight = load_four(weights + block)
+        next_row += 32
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
+        stage = (stage + 1024) & (STAGES * 1024 - 1)
+        block += 512
+        sums = add_block(p, selector, weight, sums)
     return sums
 
 
 @triton.jit
 def sum_of_bit(sums, place: tl.constexpr, BIT: tl.constexpr):
-    """The sum of weights over one bit."""
-    if BIT < 7:
-        high, low = sums[4 * BIT + place] >> BIT, sums[32 + 4 * BIT + place] >> BIT
-    else:  # of the whole byte, less the other seven
-        high, low = sums[28 + place], sums[60 + place]
+    """2^BIT times the sum of weights over one bit, as float32."""
+    high, low = sums[4 * BIT + place], sums[32 + 4 * BIT + place]
+    if BIT == 7:  # of the whole byte, less the other seven
         for b in tl.static_range(7):
             high -= sums[4 * b + place]
             low -= sums[32 + 4 * b + place]
-        high, low = high >> 7, low >> 7
-    return high * 256 + low
+    return high.to(tl.float32) * 256.0 + low.to(tl.float32)
 
 
 @triton.jit
@@ -152,10 +153,19 @@ def packed_logits(sums, even, odd, even_rest, odd_rest):
     """16 words of two heads' float16 logits: of bit b and row half r at 2 b + r."""
     found = ()
     for i in tl.static_range(16):
-        first = sum_of_bit(sums, 2 * (i % 2), i // 2).to(tl.float32) * even - even_rest
-        second = sum_of_bit(sums, 2 * (i % 2) + 1, i // 2).to(tl.float32) * odd - odd_rest
+        first = sum_of_bit(sums, 2 * (i % 2), i // 2) * (even * 0.5 ** (i // 2)) - even_rest
+        second = sum_of_bit(sums, 2 * (i % 2) + 1, i // 2) * (odd * 0.5 ** (i // 2)) - odd_rest
         found = found + (word_of(CLAMP, "=&r,r", (pack_half(first, second),)),)
     return found
+
+
+@triton.jit
+def inside(found, room):
+    """The same words, -inf for tokens from ``room`` on, counted from the lane's first."""
+    kept = ()
+    for i in tl.static_range(16):
+        kept = kept + (tl.where(8 * (i // 2) + 64 * (i % 2) < room, found[i], -0x3FF0400),)  # -inf twice
+    return kept
 
 
 @triton.jit
@@ -189,8 +199,22 @@ def store_mass(found, at, masses, thread):
     even, odd = log_mass(found)
     lane, own = thread & 31, at + (thread >> 5) * 64
     own = own + tl.where(lane < 4, lane * 8, 32)  # words that nobody reads, for lanes of other groups
-    effect(KEEP, "=r,r,f", (own, even,))
-    effect(KEEP, "=r,r,f", (own + 4, odd,))
+    effect(
+        KEEP,
+        "=r,r,f",
+        (
+            own,
+            even,
+        ),
+    )
+    effect(
+        KEEP,
+        "=r,r,f",
+        (
+            own + 4,
+            odd,
+        ),
+    )
     effect(SYNC, "=r,r", (thread,))
     first = effect(FETCH, "=r,r", (at + (thread & 7) * 4,)).to(tl.float32, bitcast=True)
     second = effect(FETCH, "=r,r", (at + 64 + (thread & 7) * 4,)).to(tl.float32, bitcast=True)
@@ -220,24 +244,25 @@ def logits_by_lanes(
     sums = ()
     for _ in tl.static_range(64):
         sums = sums + (thread * 0,)
-    own = (weights + row * blocks_capacity * 512 + lane * 16).to(tl.int64)
-    sums = sums_of_groups(members + row * groups_capacity * 32, counts + row * 8, planes + row * (W * D) * words + tile * 8,
-                          own, ring, ring + quad * 32 + group * 4, words, tl.where(warp == 0, 0x5140, 0x7362), thread,
-                          sums)  # fmt: skip
+    row_of, half = thread >> 1, thread & 1  # a thread copies half a sector of a row
+    target = ring + (row_of & 7) * 128 + (row_of >> 3) * 32 + half * 16
+    sums = sums_of_groups(members + row * groups_capacity * 32 + row_of, counts + row * 8,
+                          planes + row * (W * D) * words + tile * 8 + half * 4, weights + row * blocks_capacity * 512 + lane * 16,
+                          target, ring + quad * 32 + group * 4, tl.where(warp == 0, 0x5140, 0x7362), sums)  # fmt: skip
+    own = sums_of_weights + (row * 8 + quad * 2) * PARTS
     even, odd = thread * 0, thread * 0
-    for part in tl.static_range(PARTS):
-        even += tl.load(sums_of_weights + (row * PARTS + part) * 8 + quad * 2)
-        odd += tl.load(sums_of_weights + (row * PARTS + part) * 8 + quad * 2 + 1)
+    for part in tl.static_range(0, PARTS, 4):
+        first, second = load_four(own + part), load_four(own + PARTS + part)
+        even += first[0] + first[1] + first[2] + first[3]
+        odd += second[0] + second[1] + second[2] + second[3]
     even_unit = tl.load(units + row * 8 + quad * 2) * scale_log2
     odd_unit = tl.load(units + row * 8 + quad * 2 + 1) * scale_log2
     found = packed_logits(sums, 2.0 * even_unit, 2.0 * odd_unit, even.to(tl.float32) * even_unit,
                           odd.to(tl.float32) * odd_unit)  # fmt: skip
     token = tile * 256 + warp * 128 + group
+    if tile * 256 + 256 > length:
+        found = inside(found, length - token)
     out = (logits + (row * capacity + token) * 8 + quad * 2).to(tl.pointer_type(tl.int32))
-    kept = ()
     for i in tl.static_range(16):
-        after = 8 * (i // 2) + 64 * (i % 2)
-        word = tl.where(token + after < length, found[i], -0x3FF0400)  # -inf twice
-        tl.store(out + 4 * after, word)
-        kept = kept + (word,)
-    store_mass(kept, ring + 8192, masses, thread)
+        tl.store(out + 4 * (8 * (i // 2) + 64 * (i % 2)), found[i])
+    store_mass(found, ring + 8192, masses, thread)

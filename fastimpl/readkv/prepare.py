@@ -23,7 +23,7 @@ from fastimpl.readkv.slots import store_slots
 @triton.jit
 def prepare_kernel(
     queries, signs, scales, gains, lefts, coefficients, largest, rotated, importance, depths, bins, state, members,
-    weights, counts, sums, units, heads, stride_n, stride_h, stride_g, minimum, inverse_root, G: tl.constexpr,
+    weights, counts, sums, units, heads, words, stride_n, stride_h, stride_g, minimum, inverse_root, G: tl.constexpr,
     G_PAD: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr,
     PARTS: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr, BINS: tl.constexpr, STATE: tl.constexpr,
     DEPENDENT: tl.constexpr,
@@ -38,7 +38,9 @@ def prepare_kernel(
     query = tl.load(at, mask=inside, other=0.0)
     sign = tl.load(signs + channel, mask=live, other=0.0)[None, :]
     result = rotated_rows((query.to(tl.float32) * sign).to(query.dtype), D, D_PAD) * inverse_root
-    weighted = tl.where(inside, result * tl.load(scales + row % heads * D + channel, mask=live, other=0.0)[None, :], 0.0)
+    weighted = tl.where(
+        inside, result * tl.load(scales + row % heads * D + channel, mask=live, other=0.0)[None, :], 0.0
+    )
     worth = tl.sum(weighted * weighted, 0)
     bought = bought_steps(worth, gains, live.to(tl.int32), tl.load(lefts + row), minimum, LEVELS, W_PAD)
     depth = tl.where(live, minimum + bought, 0)
@@ -50,5 +52,5 @@ def prepare_kernel(
         tl.store(importance + row * D + channel, worth, mask=live)
         tl.store(depths + row * D + channel, depth, mask=live)
     eight = tl.sum(tl.reshape(weighted, [G_PAD // 8, 8, D_PAD]), 0)  # rows from G on are 0
-    store_slots(eight, depth, live, coefficients, largest, members, weights, counts, sums, units, row, part, D, D_PAD,
-                PARTS, GROUPS, BLOCKS)  # fmt: skip
+    store_slots(eight, depth, live, coefficients, largest, members, weights, counts, sums, units, words, row, part, D,
+                D_PAD, PARTS, GROUPS, BLOCKS)  # fmt: skip

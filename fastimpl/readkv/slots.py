@@ -12,10 +12,11 @@ block of 32 slots; a group of depth t > 4 has 2^(t-4) blocks, one for every subs
 
     slots_kernel   grid (8, rows)   depths -> groups; program i makes slot i of every channel's eight
 
-    members [rows, GROUPS, 32] int32        row of key planes (plane * d + channel), -1 for none: row 8 q + i of lane q
+    members [rows, GROUPS, 32] int32        first word of a row of key planes (of plane * d + channel), -1 for none: row
+                                            8 q + i of lane q; eight groups of none come last
     weights [rows, BLOCKS, 8, 4, 16] int8   of head g and lane q: high bytes of its slots 0 .. 7, then low bytes
     counts  [rows, 8] int32                 groups of 4, 8, 16, 32 channels; of the first, those of depth 8, 7, 6, 5 up
-    sums    [rows, 8, 8] int32              sum of a program's weights per head: signs are 2 bit - 1
+    sums    [rows, 8, 8] int32              by head, sums of each program's weights: signs are 2 bit - 1
     units   [rows, 8] float32               what a weight of 1 is worth, per head
 """
 
@@ -101,8 +102,8 @@ def prefix_tables(device: torch.device) -> torch.Tensor:
 
 
 def group_capacity(d: int) -> int:
-    """Groups that a row has room for: one of every four channels, and the last of each smaller depth."""
-    return d // 4 + 4
+    """Groups that a row has room for: one of every four channels, the last of each smaller depth, and those of none."""
+    return d // 4 + 4 + PARTS
 
 
 def block_capacity(d: int, stored_depth: int) -> int:
@@ -168,8 +169,8 @@ def store_weight(weights, value, block, quad, slot, own):
 
 @triton.jit
 def store_slots(
-    query, depth, live, coefficients, largest, members, weights, counts, sums, units, row, part, D: tl.constexpr,
-    D_PAD: tl.constexpr, PARTS: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr,
+    query, depth, live, coefficients, largest, members, weights, counts, sums, units, words, row, part,
+    D: tl.constexpr, D_PAD: tl.constexpr, PARTS: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
     """Slot ``part`` of every channel of one row: queries [8, d] times scales, depths [d]."""
     head, channel = tl.arange(0, 8), tl.arange(0, D_PAD)
@@ -183,7 +184,7 @@ def store_slots(
     group, block, blocks, quad, first, width = place_of(rank, found)
     own = live & (depth > 0) & (part < width)
     members, weights = members + row * (GROUPS * 32), weights + row * (BLOCKS * 512)
-    member = tl.where(part < depth, part * D + channel, -1)
+    member = tl.where(part < depth, (part * D + channel) * words, -1)
     tl.store(members + group * 32 + quad * 8 + first + part, member, mask=own)
     inverse = (1.0 / unit)[:, None]
     total = tl.zeros([8], tl.int32)
@@ -193,11 +194,13 @@ def store_slots(
         value = tl.where((own & (k < blocks))[None, :], value, 0)
         total += tl.sum(value, 1)
         store_weight(weights, value, block + k, quad, first + part, own & (k < blocks))
-    tl.store(sums + (row * PARTS + part) * 8 + head, total)
+    tl.store(sums + (row * 8 + head) * PARTS + part, total)
     # places of the last group that no channel took
     rank = channels + tl.arange(0, 32)
     group, block, blocks, quad, first, width = place_of(rank, found)
-    own = (group < found[0] + found[1] + found[2] + found[3]) & (part < width)
+    groups = found[0] + found[1] + found[2] + found[3]
+    own = (group < groups) & (part < width)
+    tl.store(members + (groups + part) * 32 + tl.arange(0, 32), tl.full([32], -1, tl.int32))
     tl.store(members + group * 32 + quad * 8 + first + part, tl.full([32], -1, tl.int32), mask=own)
     for k in range(tl.max(tl.where(own, blocks, 0), 0)):
         store_weight(weights, tl.zeros([8, 32], tl.int32), block + k, quad, first + part, own & (k < blocks))
@@ -205,8 +208,8 @@ def store_slots(
 
 @triton.jit
 def slots_kernel(
-    queries, scales, depths, coefficients, largest, members, weights, counts, sums, units, heads, G: tl.constexpr,
-    D: tl.constexpr, D_PAD: tl.constexpr, PARTS: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr,
+    queries, scales, depths, coefficients, largest, members, weights, counts, sums, units, heads, words,
+    G: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, PARTS: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Every PARTS-th slot of every channel of one row: rotated queries [G, d], depths [d]."""
@@ -218,5 +221,5 @@ def slots_kernel(
     scale = tl.load(scales + row % heads * D + channel, mask=live, other=0.0)
     query = tl.load(queries + (row * G + group)[:, None] * D + channel[None, :],
                     mask=(group < G)[:, None] & live[None, :], other=0.0) * scale[None, :]  # fmt: skip
-    store_slots(query, depth, live, coefficients, largest, members, weights, counts, sums, units, row, part, D, D_PAD,
-                PARTS, GROUPS, BLOCKS)  # fmt: skip
+    store_slots(query, depth, live, coefficients, largest, members, weights, counts, sums, units, words, row, part, D,
+                D_PAD, PARTS, GROUPS, BLOCKS)  # fmt: skip

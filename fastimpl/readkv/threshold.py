@@ -150,7 +150,9 @@ def collect_kernel(
                 key = (value * gain).to(tl.int32, bitcast=True)
                 above += (key >= high).to(tl.int32)
                 reached += (key >= low).to(tl.int32)
-        tl.atomic_add(own + ABOVE, tl.sum(above * item_cost(item, items, cost, last_cost), 0).to(tl.int64), sem="relaxed")
+        tl.atomic_add(
+            own + ABOVE, tl.sum(above * item_cost(item, items, cost, last_cost), 0).to(tl.int64), sem="relaxed"
+        )
         here = ((reached > above) & (item < items)).to(tl.int32)
         place = tl.cumsum(here, 0) - here
         at = tl.atomic_add(own + LISTED, tl.sum(here, 0).to(tl.int64), sem="relaxed") + place

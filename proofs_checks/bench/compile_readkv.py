@@ -63,11 +63,11 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
     return {
         "query_kernel": ("readkv.merge", {"G": 7, "G_PAD": 16, **d, "BINS": 4096, "STATE": 8, **follow}, {}, 4),
         "output_kernel": ("readkv.merge", {"G": 7, "GP": 8, **d, "STEP": 64, **follow}, {}, 8),
-        "slots_kernel": ("readkv.slots", {"G": 7, **d, "PARTS": 8, "GROUPS": 36, "BLOCKS": 517, **follow},
+        "slots_kernel": ("readkv.slots", {"G": 7, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, **follow},
                          {"queries": "*fp32", **SLOTS}, 4),
         "prepare_kernel": (
             "readkv.prepare",
-            {"G": 7, "G_PAD": 16, **d, "PARTS": 8, "GROUPS": 36, "BLOCKS": 517, "BINS": 4096, **LEVEL, **follow},
+            {"G": 7, "G_PAD": 16, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096, **LEVEL, **follow},
             SLOTS, 4,
         ),
         "key_logits_kernel": ("readkv.prefix", {"W": 8, **SHAPE, "TOKENS": 32, **follow},

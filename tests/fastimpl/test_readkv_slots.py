@@ -33,11 +33,11 @@ def slots_of(depths, queries, scales, W=8):
     groups, blocks = group_capacity(d), block_capacity(d, W)
     members = torch.full((1, groups, 32), 7, dtype=torch.int32)
     weights = torch.full((1, blocks * 512), 77, dtype=torch.int8)
-    counts, sums = torch.zeros(1, 8, dtype=torch.int32), torch.zeros(1, PARTS, 8, dtype=torch.int32)
+    counts, sums = torch.zeros(1, 8, dtype=torch.int32), torch.zeros(1, 8, PARTS, dtype=torch.int32)
     units = torch.zeros(1, 8)
     slots_kernel[(PARTS, 1)](
         queries, scales, torch.tensor(depths, dtype=torch.int32)[None], *slot_tables(torch.device("cpu")), members,
-        weights, counts, sums, units, 1, G=G, D=d, D_PAD=max(16, d), PARTS=PARTS, GROUPS=groups, BLOCKS=blocks,
+        weights, counts, sums, units, 1, 1, G=G, D=d, D_PAD=max(16, d), PARTS=PARTS, GROUPS=groups, BLOCKS=blocks,
         DEPENDENT=False,
     )  # fmt: skip
     at = weights.numpy().astype(int).reshape(blocks, 8, 4, 2, 8)
@@ -46,7 +46,7 @@ def slots_of(depths, queries, scales, W=8):
 
 def planes_of_group(group, counts):
     """Which slots a lane makes of its eight rows, block by block: lists of the rows of each slot."""
-    fours, eights, sixteens, _ = counts[:4]
+    fours, eights, _, _ = counts[:4]
     if group < fours:
         reached = sum(group < counts[i] for i in range(4, 8))
         return [[list(subset_of(k, i)) for i in range(8)] for k in range(2**reached)]
@@ -67,7 +67,7 @@ def logits(slots, bits):
                 for slot, own in enumerate(slot_rows):
                     total += weights[block, :, quad, slot] * (word[own].sum() % 2)
             block += 1
-    return (2 * total - sums.sum(0)) * units.numpy()
+    return (2 * total - sums.sum(1)) * units.numpy()
 
 
 CASES = {
@@ -99,7 +99,9 @@ def test_slots_give_the_centroids_of_every_prefix(kind, d):
     size = np.abs(queries.numpy() * scales.numpy()).max(1) * float(slot_tables(torch.device("cpu")).largest.max())
     bound = terms * (0.5001 * slots[4][:G].numpy() + 8 * 2.0**-24 * size)
     assert (np.abs(logits(slots, bits)[:G] - wanted) <= bound).all()
-    members = slots[0][: sum(slots[2][:4])]
+    members, groups = slots[0], sum(slots[2][:4])
+    assert (members[groups : groups + PARTS] == -1).all()  # what is copied ahead
+    members = members[:groups]
     wanted_rows = sorted(p * d + c for c, t in enumerate(depths) for p in range(t))
     assert sorted(members[members >= 0].tolist()) == wanted_rows  # every plane that is bought, once; no other
 
