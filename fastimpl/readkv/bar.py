@@ -141,7 +141,7 @@ def search_list(keys, items_of, count, items, low, left, cost, last_cost, SEARCH
     key = tl.load(keys + place, mask=place < count, other=0)
     item = tl.load(items_of + place, mask=place < count, other=0)
     each = tl.where(item % items == items - 1, last_cost, cost)
-    bar = bar_of(key[:, None], each, left, low, 1 << 18)
+    bar = bar_of(key, each, left, low, 1 << 18, False)
     room = left - tl.sum(tl.where(key > bar, each, 0), 0)
     cut, rest = low * 0, left * 0
     if room >= tl.minimum(cost, last_cost):

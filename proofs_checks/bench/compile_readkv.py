@@ -46,7 +46,7 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
 
 def _allocation(follow: dict[str, bool]) -> dict[str, Configuration]:
     return {
-        "choose_kernel": ("readkv.choose", {"N_PAD": 128, "LEVELS": 8, "W_PAD": 8, **follow}, {}, 4),
+        "choose_kernel": ("readkv.choose", {"N_PAD": 128, "LEVELS": 8, "W_PAD": 8, "FEW": True, **follow}, {}, 4),
         "count_kernel": ("readkv.threshold", {"BLOCK": 2048, **BUY, **follow}, {}, 8),
         "collect_kernel": (
             "readkv.threshold",
@@ -67,8 +67,8 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
                          {"queries": "*fp32", **SLOTS}, 4),
         "prepare_kernel": (
             "readkv.prepare",
-            {"G": 7, "G_PAD": 16, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096, **LEVEL, **follow},
-            SLOTS, 4,
+            {"G": 7, "G_PAD": 16, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096, "FEW": True, **LEVEL, **follow},
+            {**SLOTS, "hadamard": "*bf16"}, 4,
         ),
         "key_logits_kernel": ("readkv.prefix", {"W": 8, **SHAPE, "TOKENS": 32, **follow},
                               {"queries": "*fp32", **logits}, 8),

@@ -11,8 +11,13 @@ pytest.importorskip("triton")
 
 from ptx_machine import Machine  # noqa: E402
 
-from fastimpl.device import INTERPRETED  # noqa: E402
+from fastimpl.device import INTERPRETED, padded  # noqa: E402
 from fastimpl.readkv import keys_ptx  # noqa: E402
+from fastimpl.readkv.bar import STATE  # noqa: E402
+from fastimpl.readkv.choose import choose_in_registers, few  # noqa: E402
+from fastimpl.readkv.merge import query_kernel  # noqa: E402
+from fastimpl.readkv.prepare import prepare_kernel  # noqa: E402
+from fastimpl.readkv.rotation import hadamard_matrix  # noqa: E402
 from fastimpl.readkv.slots import (  # noqa: E402
     PARTS,
     block_capacity,
@@ -21,7 +26,8 @@ from fastimpl.readkv.slots import (  # noqa: E402
     slots_kernel,
     subset_of,
 )
-from fastimpl.readkv.tree import lloyd_tree  # noqa: E402
+from fastimpl.readkv.threshold import BINS  # noqa: E402
+from fastimpl.readkv.tree import lloyd_tree, tables  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not INTERPRETED.value, reason="TRITON_INTERPRET was not 1 when triton was imported")
 G = 3
@@ -104,6 +110,47 @@ def test_slots_give_the_centroids_of_every_prefix(kind, d):
     members = members[:groups]
     wanted_rows = sorted(p * d + c for c, t in enumerate(depths) for p in range(t))
     assert sorted(members[members >= 0].tolist()) == wanted_rows  # every plane that is bought, once; no other
+
+
+@pytest.mark.parametrize("minimum", [0, 1])
+def test_one_kernel_prepares_what_three_do(minimum):
+    draw, d, rows = np.random.default_rng(3), 64, 2
+    queries = torch.tensor(draw.normal(size=(1, rows, G, d)), dtype=torch.bfloat16)
+    signs = torch.tensor(draw.choice([-1.0, 1.0], d), dtype=torch.float32)
+    scales = torch.tensor(np.exp(0.3 * draw.normal(size=(rows, d))), dtype=torch.float32)
+    gains, lefts = tables(queries.device).gains, torch.tensor([(3 - minimum) * d - 1] * rows)
+    shape = {"G": G, "G_PAD": 16, "D": d, "D_PAD": d, "DEPENDENT": False}
+    bought = {"LEVELS": 8, "W_PAD": padded(8 - minimum, 2), "FEW": few(d, 8 - minimum, 1)}
+    room = {"PARTS": PARTS, "GROUPS": group_capacity(d), "BLOCKS": block_capacity(d, 8)}
+
+    def buffers():
+        return {"rotated": torch.zeros(rows, G, d), "importance": torch.zeros(rows, d),
+                "depths": torch.zeros(rows, d, dtype=torch.int32),
+                "bins": torch.ones(rows, BINS.value, dtype=torch.int32),
+                "state": torch.ones(rows, STATE, dtype=torch.int64),
+                "members": torch.zeros(rows, room["GROUPS"], 32, dtype=torch.int32),
+                "weights": torch.zeros(rows, room["BLOCKS"] * 512, dtype=torch.int8),
+                "counts": torch.zeros(rows, 8, dtype=torch.int32), "sums": torch.zeros(rows, 8, PARTS, dtype=torch.int32),
+                "units": torch.zeros(rows, 8)}  # fmt: skip
+
+    one, three = buffers(), buffers()
+    at, slots = list(queries.stride()[:3]), ("members", "weights", "counts", "sums", "units")
+    prepare_kernel[(PARTS, rows)](
+        queries, hadamard_matrix(d, queries.device), signs, scales, gains, lefts, *slot_tables(queries.device),
+        *one.values(), rows, 5, *at, minimum, d**-0.5, BINS=BINS.value, STATE=STATE, **shape, **bought, **room,
+    )  # fmt: skip
+    query_kernel[(rows,)](
+        queries, signs, scales, three["rotated"], three["importance"], three["bins"], three["state"], rows, 1, *at,
+        d**-0.5, BINS=BINS.value, STATE=STATE, **shape,
+    )  # fmt: skip
+    choose_in_registers(three["importance"], gains, lefts, minimum, three["depths"])
+    del shape["G_PAD"]
+    slots_kernel[(PARTS, rows)](
+        three["rotated"], scales, three["depths"], *slot_tables(queries.device), *(three[name] for name in slots),
+        rows, 5, **shape, **room,
+    )  # fmt: skip
+    for name, value in one.items():
+        assert torch.equal(value, three[name]), name
 
 
 def test_two_bytes_of_eight_words_become_four_operands():
