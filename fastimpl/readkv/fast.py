@@ -25,10 +25,16 @@ from fastimpl.readkv.threshold import BINS
 CHUNKS = (128, 256, 512, 1024)
 """Tokens of a program of the value pass."""
 
-REGISTERS, KEY_REGISTERS = 128, 112
+REGISTERS, KEY_REGISTERS = 128, 128
 """Per thread of the value pass and of the key pass: 16 and 18 warps to a multiprocessor."""
 
 WARPS_PER_PROCESSOR = 8
+
+STEPS, WEIGHERS = (2, 4), 512
+"""Steps of 512 items of a program between the passes, and how many programs there are to be at most."""
+
+TILES = 4
+"""Tiles of a program of the key pass at most."""
 
 
 def able(queries: torch.Tensor) -> bool:
@@ -53,7 +59,8 @@ class FastChain(ReadChain):
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
-        self.weighing = 512, 2 if rows * cache.longest > 1 << 20 else 1  # items of a step, steps of a program
+        self.run_of_tiles = min(TILES, max(1, rows * self.tiles // (8 * multiprocessors(device))))
+        self.weighing = 512, min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (1024 * WEIGHERS)))
         self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
@@ -111,10 +118,10 @@ class FastChain(ReadChain):
         cache, (_, H, _, d) = self.cache, self.queries.shape
         if not self.prepared:
             self.make_slots()
-        logits_by_lanes[(self.tiles, self.rows)](
+        logits_by_lanes[(-(-self.tiles // self.run_of_tiles), self.rows)](
             cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units,
             cache.lengths, self.logits, self.largests, H, cache.key_planes.shape[3], cache.capacity, self.tiles,
-            self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2,
+            self.run_of_tiles, self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2,
             maxnreg=KEY_REGISTERS, **self.launch,
         )  # fmt: skip
 

@@ -22,12 +22,14 @@ import torch
 import triton
 import triton.language as tl
 
-from fastimpl.device import INTERPRETED, dependent_launch, follow, padded
+from fastimpl.device import INTERPRETED, dependent_launch, follow, multiprocessors, padded, register_limit
 from fastimpl.readkv.bar import ABOVE, BAR, CUT, DONE, HIGH, LISTED, LOW, REST, SHIFT, STATE, resolve, row_items
 
 BINS = tl.constexpr(4096)
 FIRST_BIN = tl.constexpr((127 - 124) << 5)
-BLOCK = 1 << 16 if INTERPRETED.value else 2048
+BLOCKS = (1 << 16,) if INTERPRETED.value else (1024, 2048, 4096)
+"""Items of a program: the size that gives each multiprocessor the nearest to two programs."""
+
 SEARCH = 1 << 16 if INTERPRETED.value else 4096
 WIDE_SEARCH = SEARCH if INTERPRETED.value else 512
 INFINITY = tl.constexpr(0x7F800000)
@@ -237,9 +239,15 @@ class Allocation:
         self.switches = {"LENGTHS": lengths is not None, "PAIRED": paired, **dependent_launch(device)}
 
     @property
+    def block(self) -> int:
+        """Items of a program of the passes over all items."""
+        wanted = self.importance.numel() // (2 * multiprocessors(self.importance.device))
+        return min(BLOCKS, key=lambda size: abs(size - wanted))
+
+    @property
     def grid(self) -> tuple[int, int]:
         """Programs of the passes over all items."""
-        return -(-self.importance.shape[1] // BLOCK), self.importance.shape[0]
+        return -(-self.importance.shape[1] // self.block), self.importance.shape[0]
 
     @property
     def bracketing(self) -> tuple[torch.Tensor, ...]:
@@ -251,7 +259,7 @@ class Allocation:
         items = self.importance.shape[1]
         count_kernel[self.grid](
             self.importance, self.bins, *self.bracketing, self._lengths, items, items, self.cost, self.last_cost,
-            self.heads, self.rows_per_pool, self.minimum, self.grid[0] * self.rows_per_pool, STATE=STATE, BLOCK=BLOCK,
+            self.heads, self.rows_per_pool, self.minimum, self.grid[0] * self.rows_per_pool, STATE=STATE, BLOCK=self.block,
             num_warps=8, **self.shape, **self.switches,
         )  # fmt: skip
 
@@ -265,8 +273,9 @@ class Allocation:
         collect_kernel[self.grid](
             self.importance, self.gains, self._lengths, self.lefts, self.state, self.listed[0], self.listed[1], items,
             items, self.cost, self.last_cost, self.heads, self.rows_per_pool, self.minimum, self.capacity,
-            self.grid[0] * self.rows_per_pool, STATE=STATE, BLOCK=BLOCK, CLOSE=self.close, SEARCH=SEARCH,
-            SEARCH_WIDE=WIDE_SEARCH, num_warps=8, **self.shape, **self.switches,
+            self.grid[0] * self.rows_per_pool, STATE=STATE, BLOCK=self.block, CLOSE=self.close, SEARCH=SEARCH,
+            SEARCH_WIDE=WIDE_SEARCH, num_warps=8, **register_limit(self.importance.device, 128), **self.shape,
+            **self.switches,
         )  # fmt: skip
 
     def choose(self, depths: torch.Tensor) -> None:
@@ -278,5 +287,5 @@ class Allocation:
         items = self.importance.shape[1]
         depths_kernel[self.grid](
             self.importance, self.gains, self._lengths, self.state, depths, items, items, self.heads,
-            self.rows_per_pool, self.minimum, STATE=STATE, BLOCK=BLOCK, **self.shape, **self.switches,
+            self.rows_per_pool, self.minimum, STATE=STATE, BLOCK=self.block, **self.shape, **self.switches,
         )  # fmt: skip

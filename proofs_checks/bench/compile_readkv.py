@@ -67,7 +67,8 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
                          {"queries": "*fp32", **SLOTS}, 4),
         "prepare_kernel": (
             "readkv.prepare",
-            {"G": 7, "G_PAD": 16, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096, "FEW": True, **LEVEL, **follow},
+            {"G": 7, "G_PAD": 16, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096, "FEW": True, **LEVEL,
+             **follow},
             {**SLOTS, "hadamard": "*bf16"}, 4,
         ),
         "key_logits_kernel": ("readkv.prefix", {"W": 8, **SHAPE, "TOKENS": 32, **follow},

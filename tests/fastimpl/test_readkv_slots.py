@@ -130,7 +130,8 @@ def test_one_kernel_prepares_what_three_do(minimum):
                 "state": torch.ones(rows, STATE, dtype=torch.int64),
                 "members": torch.zeros(rows, room["GROUPS"], 32, dtype=torch.int32),
                 "weights": torch.zeros(rows, room["BLOCKS"] * 512, dtype=torch.int8),
-                "counts": torch.zeros(rows, 8, dtype=torch.int32), "sums": torch.zeros(rows, 8, PARTS, dtype=torch.int32),
+                "counts": torch.zeros(rows, 8, dtype=torch.int32),
+                "sums": torch.zeros(rows, 8, PARTS, dtype=torch.int32),
                 "units": torch.zeros(rows, 8)}  # fmt: skip
 
     one, three = buffers(), buffers()
