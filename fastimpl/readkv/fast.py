@@ -30,8 +30,8 @@ REGISTERS, KEY_REGISTERS = 128, 128
 
 WARPS_PER_PROCESSOR = 8
 
-STEPS, WEIGHERS = (2, 4), 512
-"""Steps of 512 items of a program between the passes, and how many programs there are to be at most."""
+ITEMS, STEPS, WEIGHERS = 1024, (1, 2, 4), 512
+"""Items and steps of a program between the passes, and how many programs there are to be."""
 
 TILES = 4
 """Tiles of a program of the key pass at most."""
@@ -60,7 +60,8 @@ class FastChain(ReadChain):
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
         self.run_of_tiles = min(TILES, max(1, rows * self.tiles // (8 * multiprocessors(device))))
-        self.weighing = 512, min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (1024 * WEIGHERS)))
+        steps = min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (2 * ITEMS * WEIGHERS)))
+        self.weighing = ITEMS, steps, 8
         self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
@@ -127,7 +128,7 @@ class FastChain(ReadChain):
 
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
-        cache, (items, steps) = self.cache, self.weighing
+        cache, (items, steps, warps) = self.cache, self.weighing
         size = -(-cache.longest // self.allocation.cost)
         programs = -(-size // (items * steps))
         weigh_by_lanes[(programs, self.rows)](
@@ -135,7 +136,7 @@ class FastChain(ReadChain):
             *self.allocation.bracketing, cache.lengths, cache.heads, cache.capacity, self.importance.shape[1],
             self.tiles, self.rows_per_pool, self.allocation.cost, self.policy.minimum, self.arrivals(programs),
             G=self.queries.shape[2], ITEMS=items, STEPS=steps, STEP=min(padded(self.tiles, 1), 512),
-            PAIRED=self.policy.paired, THREADS=128, STATE=STATE, num_warps=4, **self.allocation.shape, **self.launch,
+            PAIRED=self.policy.paired, THREADS=32 * warps, STATE=STATE, num_warps=warps, **self.allocation.shape, **self.launch,
         )  # fmt: skip
 
     def read_values(self) -> None:
