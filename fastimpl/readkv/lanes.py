@@ -19,6 +19,7 @@ LAST = tl.constexpr([ptx.last_factor(i) for i in range(32)])
 FOUR = tl.constexpr([tl.int32] * 4)
 LOAD_FOUR = tl.constexpr("ld.global.v4.b32 {$0,$1,$2,$3}, [$4];")
 POWER = tl.constexpr("ex2.approx.ftz.f32 $0, $1;")
+LOGARITHM = tl.constexpr("lg2.approx.ftz.f32 $0, $1;")
 HALVES = tl.constexpr(["{.reg .b16 l,h; mov.b32 {l,h}, $1; cvt.f32.f16 $0, " + part + ";}" for part in "lh"])
 """The float16 in the low half of a word, and that in the high half, as float32."""
 
@@ -61,6 +62,12 @@ def half_of(word, HIGH: tl.constexpr):
 def power_of_two(x):
     """2^x, 0 below the normal numbers."""
     return tl.inline_asm_elementwise(POWER, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def log_of_two(x):
+    """Base-2 logarithm within 2^-22."""
+    return tl.inline_asm_elementwise(LOGARITHM, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit

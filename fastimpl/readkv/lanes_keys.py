@@ -17,7 +17,7 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv import keys_ptx as ptx
-from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, pack_half, power_of_two
+from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, log_of_two, pack_half, power_of_two
 
 BLOCK, BLOCK_OPERANDS = tl.constexpr(ptx.block_text()), tl.constexpr(ptx.block_constraints())
 READ, READ_OPERANDS = tl.constexpr(ptx.read_text(8)), tl.constexpr(",".join(["=&r"] * 8 + ["r"]))
@@ -201,7 +201,7 @@ def log_mass(found):
     for i in tl.static_range(3):
         first += across(first.to(tl.int32, bitcast=True), i).to(tl.float32, bitcast=True)
         second += across(second.to(tl.int32, bitcast=True), i).to(tl.float32, bitcast=True)
-    return even + tl.log2(first), odd + tl.log2(second)
+    return even + log_of_two(first), odd + log_of_two(second)
 
 
 @triton.jit
@@ -230,7 +230,7 @@ def store_mass(found, at, masses, thread):
     first = effect(FETCH, "=r,r", (at + (thread & 7) * 4,)).to(tl.float32, bitcast=True)
     second = effect(FETCH, "=r,r", (at + 64 + (thread & 7) * 4,)).to(tl.float32, bitcast=True)
     top = tl.maximum(first, second)
-    mass = top + tl.log2(tl.exp2(first - top) + tl.exp2(second - top))
+    mass = top + log_of_two(power_of_two(first - top) + power_of_two(second - top))
     tl.store(masses + thread, mass, mask=thread < 8)
 
 
