@@ -17,7 +17,7 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv import keys_ptx as ptx
-from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, log_of_two, pack_half, power_of_two
+from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, log_of_two, power_of_two
 
 BLOCK, BLOCK_OPERANDS = tl.constexpr(ptx.block_text()), tl.constexpr(ptx.block_constraints())
 READ, READ_OPERANDS = tl.constexpr(ptx.read_text(8)), tl.constexpr(",".join(["=&r"] * 8 + ["r"]))
@@ -33,10 +33,8 @@ READ_ONCE = tl.constexpr("createpolicy.fractional.L2::evict_first.b64 $0, 1.0;")
 WAIT = tl.constexpr("cp.async.wait_group 6; bar.sync 0; mov.b32 $0, 0;")
 """All but the last 6 groups copied have arrived, in both warps' copies."""
 
-CLAMP = tl.constexpr(
-    "{.reg .b32 m; mov.b32 m, 0x7B537B53; min.f16x2 $0, $1, m; mov.b32 m, 0xFB53FB53; max.f16x2 $0, $0, m;}"
-)
-"""Logits are kept within 60000, a float16."""
+PACK = tl.constexpr("cvt.rn.satfinite.f16x2.f32 $0, $2, $1;")
+"""Two float32 as float16 in one word, kept within 65504."""
 
 HIGHER = tl.constexpr("max.f16x2 $0, $1, $2;")
 ACROSS = tl.constexpr([f"shfl.sync.bfly.b32 $0, $1, {step}, 0x1f, 0xffffffff;" for step in (4, 8, 16)])
@@ -166,7 +164,7 @@ def packed_logits(sums, even, odd, even_rest, odd_rest):
     for i in tl.static_range(16):
         first = sum_of_bit(sums, 2 * (i % 2), i // 2) * (even * 0.5 ** (i // 2)) - even_rest
         second = sum_of_bit(sums, 2 * (i % 2) + 1, i // 2) * (odd * 0.5 ** (i // 2)) - odd_rest
-        found = found + (word_of(CLAMP, "=&r,r", (pack_half(first, second),)),)
+        found = found + (word_of(PACK, "=r,f,f", (first, second)),)
     return found
 
 
@@ -193,7 +191,7 @@ def log_mass(found):
         top = word_of(HIGHER, "=r,r,r", (top, found[i]))
     for i in tl.static_range(3):
         top = word_of(HIGHER, "=r,r,r", (top, across(top, i)))
-    even, odd = tl.maximum(half_of(top, 0), -60001.0), tl.maximum(half_of(top, 1), -60001.0)  # no token: finite
+    even, odd = tl.maximum(half_of(top, 0), -65504.0), tl.maximum(half_of(top, 1), -65504.0)  # no token: finite
     first, second = even * 0.0, odd * 0.0
     for i in tl.static_range(16):
         first += power_of_two(half_of(found[i], 0) - even)
