@@ -18,10 +18,10 @@ from fastimpl.readkv.choose import bar_of, gain_keys
 NARROW, SHIFT = tl.constexpr(4 << 18), tl.constexpr(18)
 """A bracket of at most four bins holds one step of an item, where gains are a fifth apart."""
 
-LOW, HIGH, ABOVE, LISTED, BAR, CUT, REST, DONE = (tl.constexpr(i) for i in range(8))
+LOW, HIGH, FOUND, BAR, CUT, REST, DONE = (tl.constexpr(i) for i in (0, 1, 2, 4, 5, 6, 7))
 STATE = 8
-"""Numbers of a pool's state, int64: bracket, cost above it, entries of the list, what `resolve` found, and how many
-programs are done."""
+"""Numbers of a pool's state, int64: bracket, cost above it (times 2^32) and entries of the list, what `resolve` found,
+and how many programs are done."""
 
 
 @triton.jit
@@ -164,11 +164,12 @@ def resolve(
     """A pool's bar, cut and rest, into its state, when all its listed steps are there."""
     row = pool.to(tl.int32) * rows_per_pool
     low, high = tl.load(own + LOW).to(tl.int32), tl.load(own + HIGH).to(tl.int32)
-    left = tl.load(lefts + pool) - tl.load(own + ABOVE)
+    found = tl.load(own + FOUND)
+    left = tl.load(lefts + pool) - (found >> 32)
     all_items = items * rows_per_pool
     bar, cut, rest = low * 0, low * 0, left * 0
     if (low > 0) & (items > 0):
-        count = tl.load(own + LISTED).to(tl.int32)
+        count = (found & 0x7FFFFFFF).to(tl.int32)
         if CLOSE | (low == 1) | (high - low > NARROW):  # an item may have several steps in the bracket
             bar, cut, rest = search_all(importance, gains, row, stride, items, all_items, low, high, left, minimum, cost,
                                         last_cost, LEVELS, W_PAD, SEARCH_WIDE)  # fmt: skip

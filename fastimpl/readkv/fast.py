@@ -25,16 +25,13 @@ from fastimpl.readkv.threshold import BINS
 CHUNKS = (128, 256, 512, 1024)
 """Tokens of a program of the value pass."""
 
-REGISTERS, KEY_REGISTERS = 128, 128
+REGISTERS, KEY_REGISTERS = 128, 112
 """Per thread of the value pass and of the key pass: 16 and 18 warps to a multiprocessor."""
 
 WARPS_PER_PROCESSOR = 8
 
-ITEMS, STEPS, WEIGHERS = 1024, (1, 2, 4), 512
+ITEMS, STEPS, WEIGHERS = 512, (2, 4), 512
 """Items and steps of a program between the passes, and how many programs there are to be."""
-
-TILES = 4
-"""Tiles of a program of the key pass at most."""
 
 
 def able(queries: torch.Tensor) -> bool:
@@ -59,9 +56,8 @@ class FastChain(ReadChain):
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
-        self.run_of_tiles = min(TILES, max(1, rows * self.tiles // (8 * multiprocessors(device))))
         steps = min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (2 * ITEMS * WEIGHERS)))
-        self.weighing = ITEMS, steps, 8
+        self.weighing = ITEMS, steps
         self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
@@ -119,16 +115,16 @@ class FastChain(ReadChain):
         cache, (_, H, _, d) = self.cache, self.queries.shape
         if not self.prepared:
             self.make_slots()
-        logits_by_lanes[(-(-self.tiles // self.run_of_tiles), self.rows)](
+        logits_by_lanes[(self.tiles, self.rows)](
             cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units,
             cache.lengths, self.logits, self.largests, H, cache.key_planes.shape[3], cache.capacity, self.tiles,
-            self.run_of_tiles, self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2,
+            self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2,
             maxnreg=KEY_REGISTERS, **self.launch,
         )  # fmt: skip
 
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
-        cache, (items, steps, warps) = self.cache, self.weighing
+        cache, (items, steps) = self.cache, self.weighing
         size = -(-cache.longest // self.allocation.cost)
         programs = -(-size // (items * steps))
         weigh_by_lanes[(programs, self.rows)](
@@ -136,7 +132,7 @@ class FastChain(ReadChain):
             *self.allocation.bracketing, cache.lengths, cache.heads, cache.capacity, self.importance.shape[1],
             self.tiles, self.rows_per_pool, self.allocation.cost, self.policy.minimum, self.arrivals(programs),
             G=self.queries.shape[2], ITEMS=items, STEPS=steps, STEP=min(padded(self.tiles, 1), 512),
-            PAIRED=self.policy.paired, THREADS=32 * warps, STATE=STATE, num_warps=warps, **self.allocation.shape, **self.launch,
+            PAIRED=self.policy.paired, THREADS=128, STATE=STATE, num_warps=4, **self.allocation.shape, **self.launch,
         )  # fmt: skip
 
     def read_values(self) -> None:

@@ -17,24 +17,21 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv import keys_ptx as ptx
-from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, log_of_two, power_of_two
+from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, log_of_two, pack_half, power_of_two
 
 BLOCK, BLOCK_OPERANDS = tl.constexpr(ptx.block_text()), tl.constexpr(ptx.block_constraints())
 READ, READ_OPERANDS = tl.constexpr(ptx.read_text(8)), tl.constexpr(",".join(["=&r"] * 8 + ["r"]))
 EIGHT, SUMS = tl.constexpr([tl.int32] * 8), tl.constexpr([tl.int32] * ptx.SUMS)
 STAGES = tl.constexpr(8)
 RING = tl.constexpr("{.shared .align 128 .b8 key_ring[8320]; mov.u32 $0, key_ring;}")
-COPY = tl.constexpr(
-    "cp.async.cg.shared.global.L2::cache_hint [$1], [$2], 16, $3, $4; cp.async.commit_group; mov.b32 $0, 0;"
-)
-READ_ONCE = tl.constexpr("createpolicy.fractional.L2::evict_first.b64 $0, 1.0;")
-"""Planes make room in the L2 cache before the logits do, which two kernels read again."""
-
+COPY = tl.constexpr("cp.async.cg.shared.global [$1], [$2], 16, $3; cp.async.commit_group; mov.b32 $0, 0;")
 WAIT = tl.constexpr("cp.async.wait_group 6; bar.sync 0; mov.b32 $0, 0;")
 """All but the last 6 groups copied have arrived, in both warps' copies."""
 
-PACK = tl.constexpr("cvt.rn.satfinite.f16x2.f32 $0, $2, $1;")
-"""Two float32 as float16 in one word, kept within 65504."""
+CLAMP = tl.constexpr(
+    "{.reg .b32 m; mov.b32 m, 0x7B537B53; min.f16x2 $0, $1, m; mov.b32 m, 0xFB53FB53; max.f16x2 $0, $0, m;}"
+)
+"""Logits are kept within 60000, a float16."""
 
 HIGHER = tl.constexpr("max.f16x2 $0, $1, $2;")
 ACROSS = tl.constexpr([f"shfl.sync.bfly.b32 $0, $1, {step}, 0x1f, 0xffffffff;" for step in (4, 8, 16)])
@@ -62,25 +59,17 @@ def load_four(at):
 
 
 @triton.jit
-def copy_group(member, planes, target, stage, policy):
+def copy_group(member, planes, target, stage):
     """Start the copy of a group into the ring: half a sector of a thread's row; 0 where there is none."""
-    source = (planes + member).to(tl.int64)
-    effect(COPY, "=r,r,l,r,l", (target + stage, source, tl.where(member < 0, 0, 16), policy))
+    effect(COPY, "=r,r,l,r", (target + stage, (planes + member).to(tl.int64), tl.where(member < 0, 0, 16)))
 
 
 @triton.jit
-def copy_first(first, planes, target, policy):
-    """Start the copies of a tile's first groups, whose rows are ``first``."""
-    for i in tl.static_range(STAGES - 1):
-        copy_group(first[i], planes, target, i * 1024, policy)
-
-
-@triton.jit
-def next_words(members, member, planes, target, at, stage, policy):
+def next_words(members, member, planes, target, at, stage):
     """A lane's eight words of the group at ``stage`` of the ring, and the row that its thread copies in the next turn."""
     effect(WAIT, "=r,r", (at,))
     found = tl.inline_asm_elementwise(READ, READ_OPERANDS, [at + stage], dtype=EIGHT, is_pure=False, pack=1)
-    copy_group(member, planes, target, (stage - 1024) & (STAGES * 1024 - 1), policy)
+    copy_group(member, planes, target, (stage - 1024) & (STAGES * 1024 - 1))
     return found, tl.load(members)
 
 
@@ -105,17 +94,19 @@ def turned(words, other):
 
 
 @triton.jit
-def sums_of_groups(members, counts, planes, weights, target, at, selector, policy, sums):
-    """64 sums of every lane after all groups of a row, the first of which are being copied."""
+def sums_of_groups(members, first_rows, counts, planes, weights, target, at, selector, sums):
+    """64 sums of every lane after all groups of a row; ``first_rows``: those of the first seven."""
     fours, eights, sixteens = tl.load(counts), tl.load(counts + 1), tl.load(counts + 2)
     groups = fours + eights + sixteens + tl.load(counts + 3)
     at8, at7, at6, at5 = tl.load(counts + 4), tl.load(counts + 5), tl.load(counts + 6), tl.load(counts + 7)
+    for i in tl.static_range(STAGES - 1):
+        copy_group(first_rows[i], planes, target, i * 1024)
     next_row, block, stage = (STAGES - 1) * 32, 0, 0
     member = tl.load(members + next_row)
     for group in range(fours):
         weight = load_four(weights + block)
         next_row += 32
-        p, member = next_words(members + next_row, member, planes, target, at, stage, policy)
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
         stage = (stage + 1024) & (STAGES * 1024 - 1)
         block += 512
         slots = odd_subsets(p[0], p[1], p[2], p[3])
@@ -131,7 +122,7 @@ def sums_of_groups(members, counts, planes, weights, target, at, selector, polic
     for _ in range(fours, fours + eights):
         weight = load_four(weights + block)
         next_row += 32
-        p, member = next_words(members + next_row, member, planes, target, at, stage, policy)
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
         stage = (stage + 1024) & (STAGES * 1024 - 1)
         block += 512
         slots = (p[0], p[1], p[2], p[0] ^ p[1] ^ p[2], p[4], p[5], p[6], p[4] ^ p[5] ^ p[6])
@@ -139,7 +130,7 @@ def sums_of_groups(members, counts, planes, weights, target, at, selector, polic
     for _ in range(fours + eights, groups):
         weight = load_four(weights + block)
         next_row += 32
-        p, member = next_words(members + next_row, member, planes, target, at, stage, policy)
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
         stage = (stage + 1024) & (STAGES * 1024 - 1)
         block += 512
         sums = add_block(p, selector, weight, sums)
@@ -164,7 +155,7 @@ def packed_logits(sums, even, odd, even_rest, odd_rest):
     for i in tl.static_range(16):
         first = sum_of_bit(sums, 2 * (i % 2), i // 2) * (even * 0.5 ** (i // 2)) - even_rest
         second = sum_of_bit(sums, 2 * (i % 2) + 1, i // 2) * (odd * 0.5 ** (i // 2)) - odd_rest
-        found = found + (word_of(PACK, "=r,f,f", (first, second)),)
+        found = found + (word_of(CLAMP, "=&r,r", (pack_half(first, second),)),)
     return found
 
 
@@ -191,7 +182,7 @@ def log_mass(found):
         top = word_of(HIGHER, "=r,r,r", (top, found[i]))
     for i in tl.static_range(3):
         top = word_of(HIGHER, "=r,r,r", (top, across(top, i)))
-    even, odd = tl.maximum(half_of(top, 0), -65504.0), tl.maximum(half_of(top, 1), -65504.0)  # no token: finite
+    even, odd = tl.maximum(half_of(top, 0), -60001.0), tl.maximum(half_of(top, 1), -60001.0)  # no token: finite
     first, second = even * 0.0, odd * 0.0
     for i in tl.static_range(16):
         first += power_of_two(half_of(found[i], 0) - even)
@@ -208,22 +199,8 @@ def store_mass(found, at, masses, thread):
     even, odd = log_mass(found)
     lane, own = thread & 31, at + (thread >> 5) * 64
     own = own + tl.where(lane < 4, lane * 8, 32)  # words that nobody reads, for lanes of other groups
-    effect(
-        KEEP,
-        "=r,r,f",
-        (
-            own,
-            even,
-        ),
-    )
-    effect(
-        KEEP,
-        "=r,r,f",
-        (
-            own + 4,
-            odd,
-        ),
-    )
+    effect(KEEP, "=r,r,f", (own, even))
+    effect(KEEP, "=r,r,f", (own + 4, odd))
     effect(SYNC, "=r,r", (thread,))
     first = effect(FETCH, "=r,r", (at + (thread & 7) * 4,)).to(tl.float32, bitcast=True)
     second = effect(FETCH, "=r,r", (at + 64 + (thread & 7) * 4,)).to(tl.float32, bitcast=True)
@@ -232,63 +209,50 @@ def store_mass(found, at, masses, thread):
     tl.store(masses + thread, mass, mask=thread < 8)
 
 
-@triton.jit
-def units_of(sums_of_weights, units, head, scale_log2, PARTS: tl.constexpr):
-    """What a weight of 1 is worth in heads' logits, and what all their weights are worth."""
-    total = head * 0
-    for part in tl.static_range(0, PARTS, 4):
-        found = load_four(sums_of_weights + head * PARTS + part)
-        total += found[0] + found[1] + found[2] + found[3]
-    unit = tl.load(units + head) * scale_log2
-    return unit, total.to(tl.float32) * unit
-
-
-@triton.jit(do_not_specialize=["heads", "words", "capacity", "tiles", "run", "groups_capacity", "blocks_capacity"])
+@triton.jit(do_not_specialize=["heads", "words", "capacity", "tiles", "groups_capacity", "blocks_capacity"])
 def logits_by_lanes(
     planes, members, weights, counts, sums_of_weights, units, lengths, logits, masses, heads, words, capacity, tiles,
-    run, groups_capacity, blocks_capacity, scale_log2, W: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr,
+    groups_capacity, blocks_capacity, scale_log2, W: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """Base-2 logits [256, 8] of ``run`` tiles of one row, and their log-mass per head."""
-    first_tile, row = tl.program_id(0) * run, tl.program_id(1).to(tl.int64)
+    """Base-2 logits [256, 8] of one tile of one row, and their log-mass per head."""
+    tile, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     thread = tl.arange(0, 64)
     lane, warp = thread & 31, thread >> 5
     group, quad = lane >> 2, lane & 3
-    length = tl.load(lengths + row // heads).to(tl.int32)
+    length = tl.load(lengths + row // heads)
     ring = effect(RING, "=r,r", (thread,))
-    policy = tl.inline_asm_elementwise(READ_ONCE, "=l,r", [thread], dtype=tl.int64, is_pure=True, pack=1)
     follow(DEPENDENT)
     place, half = thread >> 1, thread & 1  # a thread copies half a sector of a row
     members += row * groups_capacity * 32 + place
-    first = ()
+    first_rows = ()
     for i in tl.static_range(STAGES - 1):
-        first = first + (tl.load(members + i * 32),)
+        first_rows = first_rows + (tl.load(members + i * 32),)
+    masses += (row * tiles + tile) * 8
+    if tile * 256 >= length:
+        tl.store(masses + thread, thread * 0.0 - 1e30, mask=thread < 8)
+        return
+    sums = ()
+    for _ in tl.static_range(64):
+        sums = sums + (thread * 0,)
     target = ring + (place & 7) * 128 + (place >> 3) * 32 + half * 16
-    planes += row * (W * D) * words + half * 4
-    weights += row * blocks_capacity * 512 + lane * 16
-    logits = (logits + (row * capacity + warp * 128 + group) * 8 + quad * 2).to(tl.pointer_type(tl.int32))
-    masses += row * tiles * 8
-    last_tile = tl.minimum(first_tile + run, tiles)
-    end = tl.minimum(last_tile, (length + 255) // 256)
-    if first_tile < end:
-        copy_first(first, planes + first_tile * 8, target, policy)
-    for tile in range(first_tile, end):
-        sums = ()
-        for _ in tl.static_range(64):
-            sums = sums + (thread * 0,)
-        sums = sums_of_groups(members, counts + row * 8, planes + tile * 8, weights, target, ring + quad * 32 + group * 4,
-                              tl.where(warp == 0, 0x5140, 0x7362), policy, sums)  # fmt: skip
-        if tile + 1 < end:
-            effect(SYNC, "=r,r", (thread,))  # both warps have read the last group
-            copy_first(first, planes + (tile + 1) * 8, target, policy)
-        own = sums_of_weights + row * 8 * PARTS
-        even, even_rest = units_of(own, units + row * 8, quad * 2, scale_log2, PARTS)
-        odd, odd_rest = units_of(own, units + row * 8, quad * 2 + 1, scale_log2, PARTS)
-        found = packed_logits(sums, 2.0 * even, 2.0 * odd, even_rest, odd_rest)
-        if tile * 256 + 256 > length:
-            found = inside(found, length - (tile * 256 + warp * 128 + group))
-        for i in tl.static_range(16):
-            tl.store(logits + tile * 1024 + 4 * (8 * (i // 2) + 64 * (i % 2)), found[i])
-        store_mass(found, ring + 8192, masses + tile * 8, thread)
-    for tile in range(tl.maximum(first_tile, end), last_tile):
-        tl.store(masses + tile * 8 + thread, thread * 0.0 - 1e30, mask=thread < 8)
+    sums = sums_of_groups(members, first_rows, counts + row * 8,
+                          planes + row * (W * D) * words + tile * 8 + half * 4, weights + row * blocks_capacity * 512 + lane * 16,
+                          target, ring + quad * 32 + group * 4, tl.where(warp == 0, 0x5140, 0x7362), sums)  # fmt: skip
+    own = sums_of_weights + (row * 8 + quad * 2) * PARTS
+    even, odd = thread * 0, thread * 0
+    for part in tl.static_range(0, PARTS, 4):
+        first, second = load_four(own + part), load_four(own + PARTS + part)
+        even += first[0] + first[1] + first[2] + first[3]
+        odd += second[0] + second[1] + second[2] + second[3]
+    even_unit = tl.load(units + row * 8 + quad * 2) * scale_log2
+    odd_unit = tl.load(units + row * 8 + quad * 2 + 1) * scale_log2
+    found = packed_logits(sums, 2.0 * even_unit, 2.0 * odd_unit, even.to(tl.float32) * even_unit,
+                          odd.to(tl.float32) * odd_unit)  # fmt: skip
+    token = tile * 256 + warp * 128 + group
+    if tile * 256 + 256 > length:
+        found = inside(found, length - token)
+    out = (logits + (row * capacity + token) * 8 + quad * 2).to(tl.pointer_type(tl.int32))
+    for i in tl.static_range(16):
+        tl.store(out + 4 * (8 * (i // 2) + 64 * (i % 2)), found[i])
+    store_mass(found, ring + 8192, masses, thread)

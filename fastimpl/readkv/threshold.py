@@ -23,7 +23,7 @@ import triton
 import triton.language as tl
 
 from fastimpl.device import INTERPRETED, dependent_launch, follow, multiprocessors, padded, register_limit
-from fastimpl.readkv.bar import ABOVE, BAR, CUT, DONE, HIGH, LISTED, LOW, REST, SHIFT, STATE, resolve, row_items
+from fastimpl.readkv.bar import BAR, CUT, DONE, FOUND, HIGH, LOW, REST, SHIFT, STATE, resolve, row_items
 
 BINS = tl.constexpr(4096)
 FIRST_BIN = tl.constexpr((127 - 124) << 5)
@@ -135,11 +135,14 @@ def collect_kernel(
     SEARCH_WIDE: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Cost of the steps that reach the bracket's top; the items with a step inside a narrow bracket; then the bar."""
-    follow(DEPENDENT)
     row, item = tl.program_id(1), tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     items, cost, last_cost = row_items(lengths, row, heads, items_of_all, cost, last_cost, LENGTHS, PAIRED)
     pool = (row // rows_per_pool).to(tl.int64)
     own = state + pool * STATE
+    steps = ()
+    for level in tl.static_range(W_PAD):
+        steps = steps + (tl.load(gains + minimum + level, mask=minimum + level < LEVELS, other=0.0),)
+    follow(DEPENDENT)
     low, high = tl.load(own + LOW).to(tl.int32), tl.load(own + HIGH).to(tl.int32)
     value = tl.load(importance + row.to(tl.int64) * stride + item, mask=item < items, other=0.0)
     listed_keys, listed_items = listed_keys + pool * capacity, listed_items + pool * capacity
@@ -147,17 +150,13 @@ def collect_kernel(
         above = tl.zeros([BLOCK], tl.int32)
         reached = tl.zeros([BLOCK], tl.int32)
         for level in tl.static_range(W_PAD):
-            if level < LEVELS:
-                gain = tl.load(gains + minimum + level, mask=minimum + level < LEVELS, other=0.0)
-                key = (value * gain).to(tl.int32, bitcast=True)
-                above += (key >= high).to(tl.int32)
-                reached += (key >= low).to(tl.int32)
-        tl.atomic_add(
-            own + ABOVE, tl.sum(above * item_cost(item, items, cost, last_cost), 0).to(tl.int64), sem="relaxed"
-        )
+            key = (value * steps[level]).to(tl.int32, bitcast=True)
+            above += (key >= high).to(tl.int32)
+            reached += (key >= low).to(tl.int32)
         here = ((reached > above) & (item < items)).to(tl.int32)
-        place = tl.cumsum(here, 0) - here
-        at = tl.atomic_add(own + LISTED, tl.sum(here, 0).to(tl.int64), sem="relaxed") + place
+        spent = (above * item_cost(item, items, cost, last_cost)).to(tl.int64)
+        before = tl.atomic_add(own + FOUND, tl.sum((spent << 32) + here, 0), sem="relaxed")
+        at = (before & 0x7FFFFFFF) + tl.cumsum(here, 0) - here
         gain = tl.load(gains + minimum + above, mask=here > 0, other=0.0)  # of the step after those above
         tl.store(listed_keys + at, (value * gain).to(tl.int32, bitcast=True), mask=here > 0)
         tl.store(listed_items + at, row % rows_per_pool * items + item, mask=here > 0)

@@ -18,7 +18,7 @@ from fastimpl.readkv import lanes_ptx, threshold  # noqa: E402
 from fastimpl.readkv.cache import append, empty_cache, encode  # noqa: E402
 from fastimpl.readkv.calibration import calibrate  # noqa: E402
 from fastimpl.readkv.chain import FLEXIBLE, ReadChain  # noqa: E402
-from fastimpl.readkv.choose import choose_in_registers  # noqa: E402
+from fastimpl.readkv.choose import choose_in_registers, few  # noqa: E402
 from fastimpl.readkv.entropy import cube_error  # noqa: E402
 from fastimpl.readkv.reader import full_reader, refinements, restricted_lefts, restricted_reader  # noqa: E402
 from fastimpl.readkv.slots import prefix_tables, slot_tables, subset_of  # noqa: E402
@@ -183,6 +183,19 @@ def test_both_allocations_are_the_greedy_one_to_the_last_tie(kind, minimum, pair
         choose_in_registers(*args, depths, int(costs[0]), int(costs[-1]))
         np.testing.assert_array_equal(depths[0].numpy(), wanted)
         threshold.Allocation(*args, paired=paired, last_cost=int(costs[-1])).choose(depths)
+        np.testing.assert_array_equal(depths[0].numpy(), wanted)
+
+
+@pytest.mark.parametrize("kind", ["spread", "close", "few values", "equal", "one live", "tiny", "large"])
+@pytest.mark.parametrize(("minimum", "count"), [(0, 100), (1, 128)])
+def test_few_items_are_allocated_to_the_last_tie(kind, minimum, count):
+    assert few(count, 8 - minimum, 1)  # three counts in one word
+    importance, costs = importances(kind, count), np.ones(count, np.int64)
+    worth = (importance[:, None] * GAINS[None]).astype(np.float64)
+    for budget in (minimum * count, 2 * count + 1, 4 * count, 7 * count + 1, 8 * count):
+        depths, lefts = torch.empty((1, count), dtype=torch.int32), torch.tensor([budget - minimum * count])
+        choose_in_registers(torch.tensor(importance)[None], torch.tensor(GAINS), lefts, minimum, depths)
+        wanted = greedy(worth[:, minimum:], costs, budget - minimum * count) + minimum
         np.testing.assert_array_equal(depths[0].numpy(), wanted)
 
 
