@@ -134,12 +134,18 @@ class ReadChain:
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
         cache, tokens = self.cache, 512
-        weigh_kernel[(-(-cache.longest // tokens), self.rows)](
-            self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins, cache.lengths,
-            cache.heads, cache.capacity, self.importance.shape[1], self.tiles, self.rows_per_pool,
-            self.allocation.cost, G=self.queries.shape[2], GP=self.group, TOKENS=tokens,
-            STEP=min(padded(self.tiles, 1), 128), PAIRED=self.policy.paired, **self.launch,
+        programs = -(-cache.longest // tokens)
+        weigh_kernel[(programs, self.rows)](
+            self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins,
+            *self.allocation.bracketing, cache.lengths, cache.heads, cache.capacity, self.importance.shape[1],
+            self.tiles, self.rows_per_pool, self.allocation.cost, self.policy.minimum, self.arrivals(programs),
+            G=self.queries.shape[2], GP=self.group, TOKENS=tokens, STEP=min(padded(self.tiles, 1), 128),
+            PAIRED=self.policy.paired, STATE=STATE, **self.allocation.shape, **self.launch,
         )  # fmt: skip
+
+    def arrivals(self, programs: int) -> int:
+        """Programs of a pool, of so many per row; -1 where no bar is sought."""
+        return programs * self.rows_per_pool if self.chosen else -1
 
     def read_values(self) -> None:
         """Depths of tokens and the mix of their prefixes."""

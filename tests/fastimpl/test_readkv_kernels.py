@@ -18,10 +18,10 @@ from fastimpl.readkv import lanes_ptx, threshold, value_ptx  # noqa: E402
 from fastimpl.readkv.cache import append, empty_cache, encode  # noqa: E402
 from fastimpl.readkv.calibration import calibrate  # noqa: E402
 from fastimpl.readkv.chain import FLEXIBLE, ReadChain  # noqa: E402
-from fastimpl.readkv.choose import choose_in_registers  # noqa: E402
+from fastimpl.readkv.choose import choose_in_registers, few  # noqa: E402
 from fastimpl.readkv.entropy import cube_error  # noqa: E402
 from fastimpl.readkv.reader import full_reader, refinements, restricted_lefts, restricted_reader  # noqa: E402
-from fastimpl.readkv.slots import prefix_tables, slot_tables  # noqa: E402
+from fastimpl.readkv.slots import prefix_tables, slot_tables, subset_of  # noqa: E402
 from fastimpl.readkv.tree import lloyd_tree  # noqa: E402
 from fastimpl.readkv.value_tables import pair_table  # noqa: E402
 from proofs_checks.bench.readkv import payload_bytes  # noqa: E402
@@ -187,6 +187,19 @@ def test_both_allocations_are_the_greedy_one_to_the_last_tie(kind, minimum, pair
         np.testing.assert_array_equal(depths[0].numpy(), wanted)
 
 
+@pytest.mark.parametrize("kind", ["spread", "close", "few values", "equal", "one live", "tiny", "large"])
+@pytest.mark.parametrize(("minimum", "count"), [(0, 100), (1, 128)])
+def test_few_items_are_allocated_to_the_last_tie(kind, minimum, count):
+    assert few(count, 8 - minimum, 1)  # three counts in one word
+    importance, costs = importances(kind, count), np.ones(count, np.int64)
+    worth = (importance[:, None] * GAINS[None]).astype(np.float64)
+    for budget in (minimum * count, 2 * count + 1, 4 * count, 7 * count + 1, 8 * count):
+        depths, lefts = torch.empty((1, count), dtype=torch.int32), torch.tensor([budget - minimum * count])
+        choose_in_registers(torch.tensor(importance)[None], torch.tensor(GAINS), lefts, minimum, depths)
+        wanted = greedy(worth[:, minimum:], costs, budget - minimum * count) + minimum
+        np.testing.assert_array_equal(depths[0].numpy(), wanted)
+
+
 def greedy(worth, costs, left):
     """Steps bought by falling worth, lower item first; the first that does not fit ends buying."""
     item, level = np.nonzero(worth > 0)
@@ -204,19 +217,22 @@ def test_the_greedy_of_this_test_is_the_reference():
 
 def test_slots_of_every_depth_and_path_sum_to_the_centroid():
     tables, (_, centroids, _) = slot_tables(torch.device("cpu")), lloyd_tree(8)
-    sizes = [*8 * [1], *56 * [3], *56 * [5], *8 * [7]]
-    members = [tables.planes[i, :n].tolist() for i, n in enumerate(sizes)]
+    members = {(block, slot): subset_of(block, slot) for block in range(16) for slot in range(8)}
+    assert len(set(members.values())) == 128
     for depth in range(1, 9):
         path = torch.arange(2**depth)
         sign = {p: 2.0 * ((path >> (depth - 1 - p)) & 1) - 1.0 for p in range(depth)}
         total = torch.zeros(2**depth, dtype=torch.float64)
-        for i, planes in enumerate(members):
+        for at, planes in members.items():
+            factor = float(tables.coefficients[depth][at])
             if max(planes) < depth:
-                total += float(tables.coefficients[depth, i]) * math.prod(sign[p] for p in planes)
+                total += factor * math.prod(sign[p] for p in planes)
+            else:
+                assert factor == 0
         # 2^(depth-1) coefficients, each rounded to float32 once
         bound = 2.0**-24 * float(tables.coefficients[depth].abs().sum())
         assert float((total - centroids[depth].double()).abs().max()) <= bound
-        assert int(tables.counts[depth].sum()) == 2 ** (depth - 1)
+        assert float(tables.coefficients[depth].abs().max()) == float(tables.largest[depth])
 
 
 def test_prefix_tables_do_not_look_beyond_their_depth():
