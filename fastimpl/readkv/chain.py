@@ -51,7 +51,7 @@ class ReadChain:
         scale: factor on the logits.
     """
 
-    TOKENS, LOGITS = (128 if INTERPRETED.value else 32), torch.float32
+    TOKENS, LOGITS, LANES = (128 if INTERPRETED.value else 32), torch.float32, False
 
     def __init__(
         self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
@@ -164,7 +164,7 @@ class ReadChain:
         output_kernel[(self.rows * G,)](
             self.mixes, cache.value_mean, cache.value_scale, cache.value_signs, cache.lengths, self.output, H,
             self.splits, 1.0 / math.sqrt(d), G=G, GP=self.group, D=d, D_PAD=padded(d),
-            STEP=min(padded(self.splits, 1), 64), num_warps=8, **self.launch,
+            STEP=min(padded(self.splits, 1), 128), LANES=self.LANES, num_warps=4, **self.launch,
         )  # fmt: skip
 
     def weights(self, tokens: int) -> torch.Tensor:

@@ -19,16 +19,19 @@ from fastimpl.readkv.lanes_values import mix_by_lanes
 from fastimpl.readkv.lanes_weigh import weigh_by_lanes
 from fastimpl.readkv.prepare import prepare_kernel
 from fastimpl.readkv.rotation import hadamard_matrix
-from fastimpl.readkv.slots import PARTS, block_capacity, group_capacity, prefix_tables, slot_tables, slots_kernel
+from fastimpl.readkv.slots import PARTS, block_capacity, group_capacity, slot_tables, slots_kernel
 from fastimpl.readkv.threshold import BINS
+from fastimpl.readkv.value_ptx import WARPS
+from fastimpl.readkv.value_tables import slot_factors, value_tables
 
-CHUNKS = (128, 256, 512, 1024)
+CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
 
 REGISTERS, KEY_REGISTERS = 128, 112
 """Per thread of the value pass and of the key pass: 16 and 18 warps to a multiprocessor."""
 
-WARPS_PER_PROCESSOR = 8
+PROGRAMS_PER_PROCESSOR = 4
+"""Of the value pass, at this many registers and `value_ptx.WARPS` warps."""
 
 ITEMS, STEPS, WEIGHERS = 512, (2, 4), 512
 """Items and steps of a program between the passes, and how many programs there are to be."""
@@ -45,14 +48,14 @@ def able(queries: torch.Tensor) -> bool:
 class FastChain(ReadChain):
     """`ReadChain` on matrix units; ``chunk`` tokens per program of the value pass, None chooses by the work."""
 
-    TOKENS, LOGITS = TILE, torch.float16
+    TOKENS, LOGITS, LANES = TILE, torch.float16, True
 
     def __init__(
         self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
         value_lefts: torch.Tensor, scale: float, chunk: int | None = None,
     ) -> None:  # fmt: skip
         N, H, _, d = queries.shape
-        wanted = N * H * cache.longest // (WARPS_PER_PROCESSOR * multiprocessors(queries.device))
+        wanted = N * H * cache.longest // (PROGRAMS_PER_PROCESSOR * multiprocessors(queries.device))
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
@@ -68,12 +71,9 @@ class FastChain(ReadChain):
         self.slot_counts = make(rows, 8, kind=torch.int32)
         self.slot_sums = make(rows, 8, PARTS, kind=torch.int32)
         self.slot_units = make(rows, 8, kind=torch.float32)
-        self.lists = make(rows, self.splits, 5, self.chunk + 16, kind=torch.int32)
         self.hadamard = hadamard_matrix(d, device)
-        self.tables, self.prefixes = slot_tables(device), prefix_tables(device)
-        # the slots of depths 1 to 4, each coefficient twice in a word
-        pairs = self.tables.coefficients[:, 0].to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
-        self.coefficients = pairs.view(torch.int32)[..., 0].contiguous()
+        self.tables, self.prefixes = slot_tables(device), value_tables(device)
+        self.coefficients = slot_factors(device)
 
     def parts_of_values(self) -> int:
         """Programs per row of the value pass."""
@@ -140,8 +140,8 @@ class FastChain(ReadChain):
         cache, policy, (_, H, G, d) = self.cache, self.policy, self.queries.shape
         mix_by_lanes[(self.splits, self.rows)](
             cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
-            self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.lists, self.mixes, H,
-            cache.capacity, self.importance.shape[1], self.rows_per_pool, policy.minimum, int(policy.paired),
-            self.splits, self.chunk, G, W=cache.stored_depth, D=d, STATE=STATE, num_warps=1, maxnreg=REGISTERS,
+            self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.mixes, H, cache.capacity,
+            self.importance.shape[1], self.rows_per_pool, policy.minimum, self.splits, G, W=cache.stored_depth, D=d,
+            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired, num_warps=WARPS, maxnreg=REGISTERS,
             **self.launch,
         )  # fmt: skip

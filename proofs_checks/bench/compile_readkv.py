@@ -36,7 +36,7 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
         weigh = {"G": 7, "ITEMS": 512, "STEPS": 2, "STEP": 512, "PAIRED": True, "THREADS": 128, **LEVEL, **follow}
         found: dict[str, Configuration] = {
             "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8}, SLOTS, 2),
-            "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8}, LANES, 1),
+            "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8, "STEPS": 8, "PAIRED": True}, LANES, 4),
             "weigh_by_lanes": ("readkv.lanes_weigh", weigh, {**LANES, **SLOTS}, 4),
         }
         return {name: (m, c, {**POINTERS, **p}, w) for name, (m, c, p, w) in found.items()}
