@@ -56,8 +56,8 @@ bins to an octave, in shared memory) brackets the bar whatever the rounding, in 
 it; the few per cent of the steps inside the bracket are listed, and the last program to list them searches them. What is
 left is latency: fences, one program's reductions, and the way through memory between the two kernels.
 
-**Spread attention at 128K, batch 1** takes {spread} us in this run. It once took 572: more steps lay in the bracket than
-the search holds in registers, and it went through them bit by bit in memory. Now it stops at the first exact count, and a
+**Spread attention at 128K, batch 1**: {spread} us in this run. More steps may lie in the bracket than the search holds in
+registers; to go through them bit by bit in memory once took 572 us. The search now stops at the first exact count, and a
 list that does not fit (4,096 steps) is searched two bits per pass.
 
 ## What was tried
