@@ -84,7 +84,7 @@ def _codec() -> dict[str, Configuration]:
         "append_kernel": ("readkv.cache", {"W": 8, **d}, {}, 4),
         "rotate_kernel": (
             "readkv.rotation",
-            {**d, "ROWS": 32, "INVERSE": False},
+            {"D": 256, "WIDTH": 128, "WIDTH_PAD": 128, "ROWS": 32, "INVERSE": False},
             {**x, "scale": "fp32", "out": "*bf16"},
             4,
         ),
