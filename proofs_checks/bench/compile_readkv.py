@@ -35,6 +35,7 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
             "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8}, {**LANES, "weights": "*fp16"}, 1),
             "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8}, LANES, 1),
             "weigh_by_lanes": ("readkv.lanes_weigh", weigh, LANES, 4),
+            **_encoder(True, 8, 8),
         }
         return {name: (m, c, {**POINTERS, **p}, w) for name, (m, c, p, w) in found.items()}
     found = _allocation(follow) | _reader(follow) | _codec() | _rows()
@@ -75,13 +76,20 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
     }  # fmt: skip
 
 
+def _encoder(ptx: bool, key_warps: int, value_warps: int) -> dict[str, Configuration]:
+    own, x = {"CODES": False, "PTX": ptx, "W": 8, "D": 128, "D_PAD": 128}, {"x": "*bf16", "cells": "*i32"}
+    return {
+        "encode_keys_kernel": ("readkv.encoder", own, x, key_warps),
+        "encode_values_kernel": ("readkv.encoder", {**own, "TOKENS": 64}, x, value_warps),
+    }
+
+
 def _codec() -> dict[str, Configuration]:
     d: dict[str, Any] = {"D": 128, "D_PAD": 128}
     x, codes = {"x": "*bf16"}, {"codes": "*u8"}
     return {
-        "encode_keys_kernel": ("readkv.cache", {"CODES": False, "W": 8, **d}, x, 4),
-        "encode_values_kernel": ("readkv.cache", {"CODES": False, "W": 8, "TOKENS": 64, **d}, x, 8),
-        "append_kernel": ("readkv.cache", {"W": 8, **d}, {}, 4),
+        **_encoder(False, 4, 8),
+        "append_kernel": ("readkv.encoder", {"W": 8, **d}, {"cells": "*i32"}, 4),
         "rotate_kernel": (
             "readkv.rotation",
             {"D": 256, "WIDTH": 128, "WIDTH_PAD": 128, "ROWS": 32, "INVERSE": False},
