@@ -1,7 +1,7 @@
 """Runs kernels with inline PTX in Triton's interpreter: every text goes through `ptx_machine.Machine`.
 
-`MatrixMachine` adds what the encoder's texts use: float32 sums and products with their roundings, byte permutations, and
-one matrix product. Shared memory is kept from one text of a program to the next.
+`MatrixMachine` adds what the encoder's texts use: float32 sums and products with their roundings, byte permutations,
+and matrix products. Shared memory is kept from one text of a program to the next.
 """
 
 import re
