@@ -20,7 +20,7 @@ import torch
 
 from fastimpl.device import INTERPRETED, multiprocessors, padded
 from fastimpl.readkv.encode_ptx import THREADS
-from fastimpl.readkv.encoder import append_kernel, encode_keys_kernel, encode_values_kernel
+from fastimpl.readkv.encoder import append_kernel, encode_keys_kernel, encode_values_kernel, lengthen_kernel
 from fastimpl.readkv.tree import tables
 
 TILE = 256
@@ -87,9 +87,9 @@ def empty_cache(N: int, capacity: int, state: dict[str, torch.Tensor], stored_de
 
 
 def by_lanes(x: torch.Tensor) -> bool:
-    """Whether the kernels' PTX branch runs here and takes these keys or values [N, H, T, d]."""
+    """Whether the kernels' PTX branch runs here and takes these keys or values [.., d]."""
     fits = x.dtype in (torch.bfloat16, torch.float16) and x.shape[-1] == 128
-    even = x.data_ptr() % 16 == 0 and all(stride % 8 == 0 for stride in x.stride()[:3])
+    even = x.data_ptr() % 16 == 0 and x.stride(-1) == 1 and all(stride % 8 == 0 for stride in x.stride()[:-1])
     here = x.device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
     return fits and even and here and torch.cuda.get_device_capability(x.device)[0] >= 8
 
@@ -127,11 +127,12 @@ def launch_of(lanes: bool, warps: int) -> dict[str, int]:
 
 def append(cache: PlaneCache, keys: torch.Tensor, values: torch.Tensor) -> None:
     """Write one token, keys and values [N, H, d], to every sequence and make its length one more."""
-    d = cache.channels
-    append_kernel[(cache.rows,)](
+    d, lanes = cache.channels, by_lanes(keys) and by_lanes(values)
+    append_kernel[(cache.rows, 3 if lanes else 2)](
         keys.contiguous(), values.contiguous(), cache.key_planes, cache.value_planes, cache.key_mean, cache.key_scale,
         cache.value_mean, cache.value_scale, cache.key_signs, cache.value_signs, cache.lengths,
         tables(keys.device).cells, cache.heads, 1.0 / math.sqrt(d), cache.capacity, cache.key_planes.shape[3],
-        W=cache.stored_depth, D=d, D_PAD=padded(d), num_warps=4,
+        PTX=lanes, W=cache.stored_depth, D=d, D_PAD=padded(d), num_warps=1 if lanes else 4,
     )  # fmt: skip
-    cache.lengths.add_(1).clamp_(max=cache.capacity)
+    count = cache.lengths.numel()
+    lengthen_kernel[(-(-count // 128),)](cache.lengths, count, cache.capacity, BLOCK=128, num_warps=1)

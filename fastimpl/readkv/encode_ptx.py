@@ -27,58 +27,60 @@ COPIES = 16
 FACTORS_AT, SIGNS_AT, MATRIX_AT, EXCHANGE_AT, TABLE_AT = 0, 1024, 1280, 1792, 1792 + 8192
 """Bytes into the shared memory: factors and offsets, signs, the exchange of key codes, the table."""
 
-SHARED = TABLE_AT + (CELLS + 1) * COPIES * 4
+SHARED = {True: TABLE_AT + (CELLS + 1) * COPIES * 4, False: EXCHANGE_AT}
+"""Bytes of a program that keeps the table there, and of one that looks it up in global memory."""
+
 WHOLE = 8388608.0
 """2^23: a number below it, added without rounding up, leaves its whole part in the low bits."""
 
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32"
 
 
-def setup_text() -> str:
+def setup_text(threads: int, table: bool) -> str:
     """Fill the shared memory of one head. Output: its address.
 
-    Inputs: addresses of the table, means, scales and signs (float32), 1/sqrt(d).
+    Inputs: addresses of the table, means, scales and signs (float32), 1/sqrt(d), 4 words of the matrix.
     """
     lines = [
-        f"{{.shared .align 16 .b32 area[{SHARED // 4}];",
+        f"{{.shared .align 16 .b32 area[{SHARED[table] // 4}];",
         ".reg .b32 t,o,e,w,x<8>; .reg .b64 a,b; .reg .f32 m,s,f,g; .reg .pred p,n;",
         "mov.u32 t, %tid.x; mov.u32 o, area; mov.b32 $0, o;",
     ]
-    for i in range(-(-(CELLS + 1) // THREADS)):
+    for i in range(-(-(CELLS + 1) // threads) if table else 0):
         lines += [
-            f"add.u32 e, t, {i * THREADS}; setp.lt.u32 p, e, {CELLS + 1};",
+            f"add.u32 e, t, {i * threads}; setp.lt.u32 p, e, {CELLS + 1};",
             "mul.wide.u32 a, e, 4; add.s64 a, a, $1; @p ld.global.b32 w, [a];",
             f"mul.lo.u32 e, e, {4 * COPIES}; add.u32 e, e, o;",
         ]
         lines += [f"@p st.shared.v4.b32 [e+{TABLE_AT + 16 * k}], {{w,w,w,w}};" for k in range(COPIES // 4)]
-    lines.append("setp.lt.u32 p, t, 128; mul.wide.u32 a, t, 4;")
+    lines.append(f"setp.lt.u32 p, t, 32; mul.lo.u32 e, t, 16; add.u32 e, e, o; "
+                 f"@p st.shared.v4.b32 [e+{MATRIX_AT}], {{$6,$7,$8,$9}};")  # fmt: skip
+    for _ in range(-(-128 // threads)):
+        lines += _channel_lines()
+        lines.append(f"add.u32 t, t, {threads};")
+    return "\n".join([*lines, "bar.sync 0;}"])
+
+
+def _channel_lines() -> list[str]:
+    """Sign, factor and offset of channel t, where there is one."""
+    lines = ["setp.lt.u32 p, t, 128; mul.wide.u32 a, t, 4;"]
     for register, operand in (("m", 2), ("s", 3), ("f", 4)):
         lines.append(f"add.s64 b, a, ${operand}; @p ld.global.f32 {register}, [b];")
-    # bits of the channel: x_i = c_i
-    lines += [f"shr.u32 x{i}, t, {i}; and.b32 x{i}, x{i}, 1;" for i in range(7)]
+    lines += [f"shr.u32 x{i}, t, {i}; and.b32 x{i}, x{i}, 1;" for i in range(7)]  # c_i
 
     def place(bits: list[int]) -> list[str]:
-        found = ["mov.b32 e, 0;"]
-        for bit in bits:
-            found.append(f"add.u32 e, e, e; add.u32 e, e, x{bit};")
-        return found
+        return ["mov.b32 e, 0;", *[f"add.u32 e, e, e; add.u32 e, e, x{bit};" for bit in bits]]
 
-    lines += place([5, 4, 6, 3, 2, 1, 0])
-    lines += [
+    return [
+        *lines,
+        *place([5, 4, 6, 3, 2, 1, 0]),
         "setp.lt.f32 n, f, 0f00000000; selp.b32 w, 0x8000, 0, n; add.u32 e, e, e; add.u32 e, e, o;",
         f"@p st.shared.b16 [e+{SIGNS_AT}], w;",
-    ]
-    lines += place([2, 1, 4, 3, 6, 5, 0])
-    lines += [
-        "mul.lo.u32 e, e, 8; add.u32 e, e, o;",
-        "div.rn.f32 f, $5, s; mul.rn.f32 f, f, 0f3E000000;",
+        *place([2, 1, 4, 3, 6, 5, 0]),
+        "mul.lo.u32 e, e, 8; add.u32 e, e, o; div.rn.f32 f, $5, s; mul.rn.f32 f, f, 0f3E000000;",
         "div.rn.f32 g, m, s; fma.rn.f32 g, g, 0fBE000000, 0f3F000000;",
         f"@p st.shared.f32 [e+{FACTORS_AT}], f; @p st.shared.f32 [e+{FACTORS_AT + 4}], g;",
-        "setp.lt.u32 p, t, 32; mul.lo.u32 e, t, 16; add.u32 e, e, o;",
-        f"@p st.shared.v4.b32 [e+{MATRIX_AT}], {{$6,$7,$8,$9}};",
-        "bar.sync 0;}",
     ]
-    return "\n".join(lines)
 
 
 def load_text() -> str:
@@ -119,7 +121,7 @@ def _products(part: int, kind: str, words: list[int], sums_of: str) -> list[str]
     return lines
 
 
-def _codes(c4: int, c3: int, sums_of: str) -> list[str]:
+def _codes(c4: int, c3: int, sums_of: str, shared: bool) -> list[str]:
     """Words s0..s3 with codes of (token g, c0), (token g + 8, c0) in their third byte, from e and o."""
     lines = []
     sign = "add" if c4 == 0 else "sub"
@@ -130,7 +132,10 @@ def _codes(c4: int, c3: int, sums_of: str) -> list[str]:
             f"{sign}.rn.f32 v, e{at}, o{at}; fma.rn.sat.f32 v, v, {factor}, {offset};",
             f"fma.rz.f32 u, v, 0f{_bits(float(CELLS))}, 0f{_bits(WHOLE)}; mov.b32 w, u;",
             "add.rz.f32 v, v, 0f3F800000; mov.b32 x, v;",
-            f"mad.lo.u32 w, w, {4 * COPIES}, table; ld.shared.b32 y, [w+{TABLE_AT}]; mad.lo.u32 s{i}, x, 4, y;",
+            f"mad.lo.u32 w, w, {4 * COPIES}, $10; ld.shared.b32 y, [w+{TABLE_AT}];"
+            if shared
+            else "mul.wide.u32 a, w, 4; add.s64 a, a, $10; ld.global.b32 y, [a];",
+            f"mad.lo.u32 s{i}, x, 4, y;",
         ]
     return lines
 
@@ -139,15 +144,16 @@ def _bits(number: float) -> str:
     return struct.pack(">f", number).hex().upper()
 
 
-def encode_text(pair: int, kind: str, keys: bool) -> str:
+def encode_text(pair: int, kind: str, keys: bool, shared: bool = True) -> str:
     """Codes of parts 2 ``pair`` and 2 ``pair`` + 1, four to a word, 4 words per part. ``kind``: bf16 or f16.
 
     Keys: words by (c4, c3), bytes by (c0, token g or g + 8). Values: words by (token g or g + 8, c0), bytes by (c4, c3).
-    Outputs: 8 words; inputs: address of the matrix, of the factors, of the table, 16 words of token g, 16 of g + 8.
+    Outputs: 8 words; inputs: address of the matrix, of the factors, of the table (``shared`` or global; `table_base`),
+    16 words of token g, 16 of g + 8.
     """
     lines = [
-        "{.reg .f32 z,u,v,ea<8>,oa<8>,eb<8>,ob<8>,f<4>; .reg .b32 b<4>,n<4>,w,x,y,table,s<4>,c<16>,d<4>;",
-        f"mov.f32 z, 0f00000000; ld.volatile.shared.v4.b32 {{b0,b1,b2,b3}}, [$8+{MATRIX_AT}]; mov.b32 table, $10;",
+        "{.reg .f32 z,u,v,ea<8>,oa<8>,eb<8>,ob<8>,f<4>; .reg .b32 b<4>,n<4>,w,x,y,s<4>,c<16>,d<4>; .reg .b64 a;",
+        f"mov.f32 z, 0f00000000; ld.volatile.shared.v4.b32 {{b0,b1,b2,b3}}, [$8+{MATRIX_AT}];",
     ]
     lines += [f"xor.b32 n{i}, b{i}, 0x80008000;" for i in range(4)]
     for name, part in (("a", 2 * pair), ("b", 2 * pair + 1)):
@@ -157,7 +163,7 @@ def encode_text(pair: int, kind: str, keys: bool) -> str:
         for group in range(4):  # (c4, c3)
             at = FACTORS_AT + (part * 4 + group) * 64
             lines.append(f"ld.shared.v4.f32 {{f0,f1,f2,f3}}, [$9+{at}];")
-            lines += _codes(group // 2, group % 2, name)
+            lines += _codes(group // 2, group % 2, name, shared)
             if keys:
                 lines += [f"prmt.b32 c{first + 2 * group + c0}, s{c0}, s{2 + c0}, 0x0062;" for c0 in range(2)]
             elif group % 2 == 0:
@@ -215,10 +221,10 @@ def values_text() -> str:
     return "\n".join([*lines, "}"])
 
 
-def table_base() -> int:
-    """What a lane adds to the address of its column, so that 64 times the bits of 2^23 + cell is undone.
+def table_base(step: int) -> int:
+    """What is added to a table's address so that ``step`` times the bits of 2^23 + cell leads to the cell's word.
 
-    >>> hex(table_base())
-    '0x40000000'
+    >>> hex(table_base(64) % 2**32), table_base(4) == -4 * 0x4B000000
+    ('0x40000000', True)
     """
-    return ((-0x4B000000 * 4 * COPIES + 2**31) % 2**32) - 2**31
+    return -0x4B000000 * step if step == 4 else ((-0x4B000000 * step + 2**31) % 2**32) - 2**31

@@ -35,7 +35,7 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
             "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8}, {**LANES, "weights": "*fp16"}, 1),
             "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8}, LANES, 1),
             "weigh_by_lanes": ("readkv.lanes_weigh", weigh, LANES, 4),
-            **_encoder(True, 8, 8),
+            **_encoder(True),
         }
         return {name: (m, c, {**POINTERS, **p}, w) for name, (m, c, p, w) in found.items()}
     found = _allocation(follow) | _reader(follow) | _codec() | _rows()
@@ -76,11 +76,13 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
     }  # fmt: skip
 
 
-def _encoder(ptx: bool, key_warps: int, value_warps: int) -> dict[str, Configuration]:
-    own, x = {"CODES": False, "PTX": ptx, "W": 8, "D": 128, "D_PAD": 128}, {"x": "*bf16", "cells": "*i32"}
+def _encoder(ptx: bool) -> dict[str, Configuration]:
+    size, cells = {"PTX": ptx, "W": 8, "D": 128, "D_PAD": 128}, {"cells": "*i32"}
+    own, x = {"CODES": False, **size}, {"x": "*bf16", **cells}
     return {
-        "encode_keys_kernel": ("readkv.encoder", own, x, key_warps),
-        "encode_values_kernel": ("readkv.encoder", {**own, "TOKENS": 64}, x, value_warps),
+        "encode_keys_kernel": ("readkv.encoder", own, x, 8 if ptx else 4),
+        "encode_values_kernel": ("readkv.encoder", {**own, "TOKENS": 64}, x, 8),
+        "append_kernel": ("readkv.encoder", size, cells, 1 if ptx else 4),
     }
 
 
@@ -88,8 +90,8 @@ def _codec() -> dict[str, Configuration]:
     d: dict[str, Any] = {"D": 128, "D_PAD": 128}
     x, codes = {"x": "*bf16"}, {"codes": "*u8"}
     return {
-        **_encoder(False, 4, 8),
-        "append_kernel": ("readkv.encoder", {"W": 8, **d}, {"cells": "*i32"}, 4),
+        **_encoder(False),
+        "lengthen_kernel": ("readkv.encoder", {"BLOCK": 128}, {}, 1),
         "rotate_kernel": (
             "readkv.rotation",
             {"D": 256, "WIDTH": 128, "WIDTH_PAD": 128, "ROWS": 32, "INVERSE": False},
