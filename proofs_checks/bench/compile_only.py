@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from proofs_checks.bench.compile_readkv import configurations as readkv_configurations
-from proofs_checks.bench.compile_server import compile_jobs
+from proofs_checks.bench.compile_server import Job, compile_jobs
 
 TARGETS = ("cuda:80", "cuda:90", "cuda:100", "hip:gfx942")
 SWITCHES = {"TABLE": 1, "LENGTHS": True}
@@ -147,6 +147,17 @@ def other_systems() -> dict[str, Configuration]:
 def names() -> list[tuple[str, str]]:
     """Every kernel and branch."""
     return [(kernel, branch) for branch in ("plain", "ptx") for kernel in configurations(branch, False)]
+
+
+def used_jobs() -> list[Job]:
+    """Every kernel for every target, in the branch that runs there: inline PTX on NVIDIA where a kernel has it."""
+    in_ptx = {kernel for kernel, branch in names() if branch == "ptx"}
+    return [
+        (kernel, target, branch)
+        for target in TARGETS
+        for kernel, branch in names()
+        if branch == ("ptx" if kernel in in_ptx and target.startswith("cuda") else "plain")
+    ]
 
 
 def compile_here(kernel: str, target: str, branch: str) -> dict[str, Any]:

@@ -8,7 +8,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from proofs_checks.bench.timing import replay
@@ -58,6 +60,8 @@ def released(variant: str, cases: dict[str, tuple[int, int]], shape: dict[str, i
     request = json.dumps({name: {"N": N, "T": T, **shape} for name, (N, T) in cases.items()})
     command = [sys.executable, "-m", "proofs_checks.bench.peers", request]
     environment = {"TORCH_CUDA_ARCH_LIST": "9.0a", **os.environ, **VARIANTS[variant]}
+    # the variants are builds of one name: each has a folder of its own, so that they can be built side by side
+    environment.setdefault("TORCH_EXTENSIONS_DIR", str(Path(tempfile.gettempdir()) / f"locks-kv-{variant}"))
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=300)
     except subprocess.TimeoutExpired:
@@ -74,10 +78,8 @@ class Released:
 
     def __init__(self, torch: Any, N: int, T: int, heads: int, group: int, channels: int, page: int, kept: int) -> None:
         _stand_in_for_engine()
-        modules = ("selection.rki4_score_cuda", "selection.select_cuda", "attention.decode_cuda", "attention.decode")
-        self.score_module, self.select_module, self.decode_module, decode = (
-            importlib.import_module(f"locks.{m}") for m in modules
-        )
+        modules = ("selection.rki4_score_cuda", "attention.decode_cuda", "attention.decode")
+        self.score_module, self.decode_module, decode = (importlib.import_module(f"locks.{m}") for m in modules)
         selection = importlib.import_module("locks.selection")
         pages, self.N = T // page, N
         record_bytes = N * heads * pages * 834
@@ -111,7 +113,7 @@ class Released:
     def chain(self, i: int) -> None:
         """Score, select, attend."""
         self.score(i)
-        self.select_module.rki4_select_only(self.state, self.N)
+        self.score_module.rki4_select_only(self.state, self.N)
         k = i % len(self.pools)
         self.decode_module.sparse_paged_decode_batched_cuda(
             self.queries[i], self.pools[k], self.table, self.lengths, self.state, self.out, self.sources[k]

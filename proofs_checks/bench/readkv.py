@@ -192,8 +192,10 @@ def encoder(bench: Bench) -> None:
     bench.row("128K", "encoder", "one token", replay(torch, [lambda: module.append(cache, token[0], token[1])]), 0)
 
 
-def run(say: Callable[[str], None], names: list[str] | None = None) -> dict[str, Any]:
-    """Run everything; returns the document that is written to benchmarks/results/."""
+def run(
+    say: Callable[[str], None], names: list[str] | None = None, save: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """Run everything; returns the document for benchmarks/results/, which ``save`` gets after every case already."""
     torch: Any = importlib.import_module("torch")
     bench = Bench(torch, [], say)
     torch.manual_seed(0)
@@ -205,8 +207,16 @@ def run(say: Callable[[str], None], names: list[str] | None = None) -> dict[str,
             fastest = dense(bench, name, N, T)
             turbo = turboquant(bench, name, N, T, fastest)
             readers(bench, name, N, T, fastest, turbo)
+            if save:
+                save(document(bench, ceiling))
     torch.cuda.empty_cache()
     encoder(bench)
+    return document(bench, ceiling)
+
+
+def document(bench: Bench, ceiling: float) -> dict[str, Any]:
+    """The rows so far with what they were measured on."""
+    torch = bench.torch
     device = torch.cuda.get_device_properties(0)
     return {
         "schema": 1,

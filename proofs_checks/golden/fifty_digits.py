@@ -11,11 +11,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
 
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.golden.fifty_digits_codes import LEVEL, quantize_line
-
-mp.dps = 50
 
 
 @lru_cache(maxsize=8192)

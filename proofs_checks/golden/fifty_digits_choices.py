@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
 
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.golden.fifty_digits import attend, dot, exact_list, factor
 from proofs_checks.golden.fifty_digits_readkv import prefix, readkv_rotate, transform
 from proofs_checks.golden.fifty_digits_scores import pooled, softmax
-
-mp.dps = 50
 
 
 def best(scores: Any, kept: int) -> list[int]:

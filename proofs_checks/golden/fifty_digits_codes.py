@@ -11,9 +11,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
 
-mp.dps = 50
+from proofs_checks.golden.digits import mp, mpf
+
 LEVEL = {2: 1, 4: 7, 8: 127}
 """The largest code of a number of bits."""
 

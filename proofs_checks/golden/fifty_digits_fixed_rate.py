@@ -8,14 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
 
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.golden.fifty_digits import dot, exact_list
 from proofs_checks.golden.fifty_digits_codes import affine_dequantize
 from proofs_checks.golden.fifty_digits_quantiser import lloyd_max_codebook
 from proofs_checks.golden.fifty_digits_readkv import readkv_rotate, transform
-
-mp.dps = 50
 
 
 def key_groups(array: Any, group: int) -> Any:

@@ -6,12 +6,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from mpmath import mp, mpf
-
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.golden.fifty_digits_readkv import conditional_mean
 from refimpl.readkv.codebooks import lloyd_max_codebook as in_float64
 
-mp.dps = 50
 ENOUGH = mpf(10) ** -40
 
 

@@ -12,12 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
 
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.golden.fifty_digits import exact_list, factor
 from proofs_checks.golden.rounding import round_once
 
-mp.dps = 50
 LEAF_DEPTH = 8
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from mpmath import mp, mpf
 
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.golden.fifty_digits import dot, factor, log_mass
 
-mp.dps = 50
 OFFSETS = tuple(2**i for i in range(17))
 """TriAttention's steps ahead: 1, 2, 4, ..., 65536."""
 

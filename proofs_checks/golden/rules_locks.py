@@ -6,13 +6,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from mpmath import mpf
 
 from proofs_checks.bounds.attention import sparse_attention_bound
 from proofs_checks.bounds.common import gamma
 from proofs_checks.bounds.locks_build import page_scale
 from proofs_checks.bounds.locks_decode import decode_enclosure
 from proofs_checks.golden import fifty_digits
+from proofs_checks.golden.digits import mpf
 from proofs_checks.golden.fifty_digits_codes import LEVEL, nearest_codes, rows_of
 from proofs_checks.golden.job import Array, GoldenError, Job, Judged, precision, within
 from proofs_checks.golden.rounding import rounded, three_digits_up

@@ -178,3 +178,39 @@ wrong("decode-scale-of-256", STEP, "A", "d = 256 is scaled like 128", lambda x: 
     _step(softmax_scale=128**-0.5)
 )
 wrong("decode-rank-8-as-7", STEP, "H", "rank 8 keeps seven modes", lambda x: x["rank"] == 8)(_step(rank=7))
+
+
+def _served(x: dict[str, Any]) -> bool:
+    """The sizes that a kernel has a path of its own for."""
+    return bool(x["queries"].shape[2] == 128 and x["rank"] == 8 and x["basis_bits"] == 4)
+
+
+def _with_codes(change: Any) -> Any:
+    """A right decode step whose int4 codes are changed on the way out of their bytes."""
+    from proofs_checks.mutants.base import build_port
+
+    def unpack(*, basis_bytes: Array, **more: Any) -> Array:
+        codes = np.asarray(right.locks_unpack_basis(basis_bytes=basis_bytes, **more), int)
+        return change(codes).astype(np.int8)
+
+    return lambda **inputs: build_port({"locks_unpack_basis": unpack}).locks_decode(**inputs)
+
+
+AT_128 = "at d = 128, rank 8, int4: "
+wrong("decode-served-nibbles-unsigned", STEP, "D", AT_128 + "n - 8 for a two's complement nibble n", _served)(
+    _with_codes(lambda codes: (codes & 15) - 8)
+)
+wrong("decode-served-minus-7-as-minus-6", STEP, "D", AT_128 + "the least code is one too large", _served)(
+    _with_codes(lambda codes: np.maximum(codes, -6))
+)
+
+
+@wrong("decode-served-next-scale", STEP, "D", AT_128 + "a mode has the next one's scale", _served)
+def next_scale(**inputs: Any) -> Any:
+    """Scales lie one further in the record than the kernel believes."""
+    from proofs_checks.mutants.base import build_port
+
+    def dequantize(*, basis_scale: Array, **codes: Any) -> Any:
+        return right.locks_dequantize_summary(basis_scale=np.roll(basis_scale, -1, axis=-1), **codes)
+
+    return build_port({"locks_dequantize_summary": dequantize}).locks_decode(**inputs)

@@ -72,23 +72,36 @@ def shaped_pages(masses: Any, tail: int = 0, d: int = 64, budget: int = 48, bits
 
 
 def carried_pages(
-    carrier: int, peak: float, rival: float, bits: int | str | None = 8, rank: int = 2, modes: int = 4
+    carrier: int,
+    peak: float,
+    rival: float,
+    bits: int | str | None = 8,
+    rank: int = 2,
+    modes: int = 4,
+    d: int = 64,
+    G: int = 2,
+    token_at: int = 5,
+    channel: int = 0,
+    opposed: bool = False,
 ) -> Inputs:
-    """One key to be found: page 3's mode ``carrier`` (0 the largest) lifts one token by ``peak`` logits.
+    """One key to be found: page 3's mode ``carrier`` (0 the largest) lifts token ``token_at`` by ``peak`` logits.
+
+    The query sees ``channel`` alone, which holds that mode and the lifts; if ``opposed``, half of both stands in the
+    next channel but one, negative, so that the codes have both signs.
 
     Page 5's tokens all lie ``rival`` nats up; every other page's lie 4 nats down. All page means have norm 4, more
     than a page's modes. Two KV heads; in the second the pages stand in reverse. One slot is free.
     """
-    d, P, G = 64, 8, 2
+    P, own = 8, 3 if opposed else 2
     rng = generator("decode-carried", f"{carrier},{peak},{rival}")
     token = np.full(16, -1.0)
-    token[5] = 15.0
+    token[token_at] = 15.0
     token /= np.linalg.norm(token)
-    strength = peak / (SPECTRA[modes][carrier] * token[5])  # logits per unit of key along channel 0
+    strength = peak / (SPECTRA[modes][carrier] * token[token_at])  # logits per unit of key along the channel
     pages = np.zeros((P, 16, d))
     for p in range(P):
-        right, _ = np.linalg.qr(rng.normal(size=(d - 2, modes)))
-        channels = np.vstack([np.zeros((2, modes)), right])  # [d, modes], away from channels 0 and 1
+        right, _ = np.linalg.qr(rng.normal(size=(d - own, modes)))
+        channels = np.vstack([np.zeros((own, modes)), right])  # [d, modes], away from channels 0, 1 (and 2)
         rest = [k for k in range(modes) if k != carrier]
         basis, _ = np.linalg.qr(np.column_stack([np.ones(16), token, rng.normal(size=(16, modes - 1))]))
         tokens = np.zeros((16, modes))
@@ -102,6 +115,11 @@ def carried_pages(
     keys = np.stack([pages, np.concatenate([pages[:1], pages[-2:0:-1], pages[-1:]])]).reshape(2, P * 16, d)
     queries = np.zeros((2, G, d))
     queries[..., 0] = strength * np.sqrt(d)
+    if opposed:
+        for x in (keys, queries):
+            x[..., 0] /= np.sqrt(2)
+            x[..., 2] = -x[..., 0]
+    keys, queries = (np.roll(x, channel, axis=-1) for x in (keys, queries))
     values = rng.normal(size=(2, P * 16, d)) + np.arange(P * 16)[:, None] // 16
     settings = {"rank": rank, "basis_bits": bits, "budget_tokens": 48, "page_size": 16}
     return {"queries": queries, "keys": keys, "values": values, **settings}

@@ -113,7 +113,32 @@ def _sized_cases(stage: Family) -> list[Case]:
         *[size(f"last-query-of-{G}", "G", LAST.format(G), _one_and(G - 1, LAST_QUERY[::-1])[::-1]) for G in groups],
         *[size(f"no-sharper-{d}", "A", SCALE.format(d), _one_and(2, few), d) for d in (80, 96, 128, 256)],
         *[size(f"no-flatter-{d}", "A", SCALE.format(d), _one_and(2, many), d) for d in (64, 96, 128, 256)],
+        *_served_sizes(stage),
     ]
+
+
+def _served_sizes(stage: Family) -> list[Case]:
+    """d = 128, rank 8, int4: what kernels have a path of its own for. Each mode decides once, by either sign's code."""
+    served: dict[str, Any] = {"bits": 4, "rank": 8, "modes": 8, "d": 128, "opposed": True}
+    cases = []
+    for mode, G in enumerate((8, 4, 7, 1, 8, 2, 5, 6)):
+        where: dict[str, Any] = {"G": G, "token_at": (15 + 7 * mode) % 16, "channel": 7 + 17 * mode}
+        inputs = partial(carried_pages, mode, 8.0, 4.85, **served, **where)
+        cases.append(stage.size(f"served-mode-{mode}", "D", SERVED.format(G), inputs, kind="set"))
+    least = partial(carried_pages, 0, 8.0, 5.27, **served, G=8)
+    cases.append(stage.size("served-mode-no-larger", "D", "1% below another page: not kept", least, kind="set"))
+    for G in (1, 4, 8):
+        cases.append(stage.size(f"served-modes-of-{G}", "D", MODES, partial(_modes_decide, G), kind="set"))
+    return cases
+
+
+SERVED = "d = 128, rank 8, int4, groups of {}: a mode 7% smaller would not be kept"
+MODES = "41 pages of one centroid logit, d = 128, rank 8, int4: their modes alone rank them"
+
+
+def _modes_decide(G: int) -> Inputs:
+    inputs = spread_pages(650, 128, 320, G=G, apart=0.0)
+    return {**inputs, "queries": 8 * inputs["queries"]}
 
 
 AVERAGE = "a group of {}: the mean share ranks, not the largest"

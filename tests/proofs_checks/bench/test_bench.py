@@ -1,8 +1,11 @@
+import importlib
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 
+from proofs_checks.bench.command import METHODS
 from proofs_checks.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -23,20 +26,11 @@ def test_one_kernel_compiles_for_a_device_that_is_not_here(capsys):
     assert row["registers"] > 0
 
 
-def outside_readkv():
-    """Kernels and branches of attention, of Locks and of the other systems."""
-    from proofs_checks.bench.compile_only import configurations, names
-
-    return [(k, b) for k, b in names() if not configurations(b, False)[k][0].startswith("readkv")]
-
-
-def test_every_kernel_compiles_for_amd_and_every_ptx_branch_for_all_nvidia():
+def test_every_kernel_compiles_for_every_target_in_the_branch_that_it_uses():
     pytest.importorskip("triton")
-    from proofs_checks.bench.compile_only import compile_jobs
+    from proofs_checks.bench.compile_only import compile_jobs, used_jobs
 
-    jobs = [(kernel, "hip:gfx942", branch) for kernel, branch in outside_readkv() if branch == "plain"]
-    for target in ("cuda:80", "cuda:90", "cuda:100"):
-        jobs += [(kernel, target, branch) for kernel, branch in outside_readkv() if branch == "ptx"]
+    jobs = used_jobs()
     results = compile_jobs(jobs, 2)
     assert [(job, result["message"]) for job, result in zip(jobs, results, strict=True) if not result["ok"]] == []
     assert all(result["registers"] > 0 for result in results)
@@ -52,10 +46,10 @@ def test_every_kernel_compiles_for_every_target():
 
 def test_the_committed_compile_report_covers_every_kernel_and_target():
     pytest.importorskip("triton")
-    from proofs_checks.bench.compile_only import TARGETS
+    from proofs_checks.bench.compile_only import TARGETS, names
 
     rows = json.loads((ROOT / "benchmarks" / "results" / "compile.json").read_text())["kernels"]
-    wanted = {(k, t, b) for k, b in outside_readkv() for t in TARGETS if not (b == "ptx" and t.startswith("hip"))}
+    wanted = {(k, t, b) for k, b in names() for t in TARGETS if not (b == "ptx" and t.startswith("hip"))}
     assert {(row["kernel"], row["target"], row["branch"]) for row in rows} >= wanted
     assert all(row["ok"] for row in rows)
 
@@ -88,3 +82,10 @@ def test_the_readkv_page_is_written_from_the_measured_results():
 
     written = runpy.run_path(str(ROOT / "benchmarks" / "readkv_page.py"))
     assert (ROOT / "docs" / "gpu-readkv.md").read_text() == written["page"](json.loads(written["RESULTS"].read_text()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_run_as_the_command_calls_it(method):
+    """Name, cases, a place for what is done so far: there is no device to time on here."""
+    run = importlib.import_module(f"proofs_checks.bench.{method}").run
+    inspect.signature(run).bind(print, None, None)

@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mpmath import mp, mpf
 
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.golden.rounding import RoundingError, fraction, round_once, rounded, three_digits_up
-
-mp.dps = 50
 
 
 @given(st.floats(allow_nan=False, width=32))

@@ -39,6 +39,13 @@ def test_some_stages_written_again_are_the_same_bytes(tmp_path):
     assert {f.message for f in failures} == {f"stage {stage} has no case" for stage in others}
 
 
+def test_the_manifest_lists_every_golden_case_in_its_present_words():
+    """Cheap beside writing all again: an edited case or sentence shows without a single digit."""
+    stored = json.loads((golden_directory() / NAME).read_text())["cases"]
+    wanted = {case.id: (case.kind, case.why) for stage in STAGES for case in golden_cases(stage)}
+    assert {entry["id"]: (entry["kind"], entry["why"]) for entry in stored} == wanted
+
+
 @pytest.fixture
 def tiny(tmp_path, monkeypatch):
     """A set of one stage with one case, whose inputs are drawn anew at every call."""

@@ -169,7 +169,10 @@ def test_rocketkv_chunk_scores_bound_their_tokens_for_one_query_head(seed):
     sign = np.where(call["queries"] > 0, 1, -1)
     extreme = np.maximum.reduceat(sign * call["keys"], np.arange(0, 21, 4), axis=1)
     bound = np.repeat(np.einsum("hgd,hcd->hgc", np.abs(call["queries"]), extreme), 4, axis=-1)[..., :21]
-    assert (np.einsum("hgd,htd->hgt", call["queries"], call["keys"]) <= bound + 1e-12).all()
+    room = 2 * gamma(16, EPS / 2) * np.abs(call["queries"]).sum(axis=-1).max() * np.abs(call["keys"]).max()
+    assert (
+        np.einsum("hgd,htd->hgt", call["queries"], call["keys"]) <= bound + room
+    ).all()  # 16 channels on either side
 
 
 def test_rocketkv_window_weights_are_causal_and_pooling_never_lowers_a_vote():

@@ -52,8 +52,8 @@ def test_one_and_two_bits_are_the_progressive_trees(bits):
 
 @pytest.mark.parametrize(("law", "d"), [("normal", 1), ("sphere", 4), ("sphere", 7), ("sphere", 128)])
 @pytest.mark.parametrize("bits", [1, 3, 5])
+@mpmath.workdps(30)
 def test_codebooks_are_stationary_in_high_precision(law, d, bits):
-    mpmath.mp.dps = 30
     density, end = law_density(law, d)
     book = lloyd_max_codebook(bits=bits, law=law, d=d)
     n = 2 ** (bits - 1)

@@ -72,8 +72,8 @@ def test_a_binary_symmetric_channel_in_closed_form():
     assert abs(seen.mmse - (1 / 3 - ((1 - 2 * flip) / 2) ** 2)) <= 8 * U  # Var - Var(E[Z | O])
 
 
+@mpmath.workdps(40)
 def test_weights_of_theorem_2_without_cancellation():
-    mpmath.mp.dps = 40
     rho = 1 / (1 + mpmath.exp(10))
     assert abs(mpmath.mpf(LOW_WEIGHT) - rho) <= 4 * U * rho
     assert abs(mpmath.mpf(HIGH_WEIGHT) - (1 - rho)) <= 4 * U
@@ -90,8 +90,8 @@ def test_the_papers_numbers():
 
 
 @pytest.mark.parametrize("m", [1, 3, 128])
+@mpmath.workdps(40)
 def test_theorem_2s_converse_is_the_printed_formula(m):
-    mpmath.mp.dps = 40
     printed = mpmath.tanh(5) ** 2 / (mpmath.pi * mpmath.e) * mpmath.mpf(2) ** (-7 - mpmath.mpf(2) / m)
     assert abs(printed - theorem_2_converse(dimension=m)) <= 32 * U * printed
 

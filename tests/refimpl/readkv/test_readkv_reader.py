@@ -109,8 +109,8 @@ def bounds(arguments, result):
 
 
 @pytest.mark.parametrize(("H", "G", "T", "d", "budgets"), [(1, 2, 5, 4, (9, 12)), (2, 1, 3, 8, (40, 11))])
+@mpmath.workdps(50)
 def test_the_decoders_match_50_digits(H, G, T, d, budgets):
-    mpmath.mp.dps = 50
     arguments = instance(7, H, G, T, d)["arguments"]
     result = readkv_attention(**arguments, key_budget=budgets[0], value_budget=budgets[1])
     output, weights = exact_read(arguments, result)

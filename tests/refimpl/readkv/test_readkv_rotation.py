@@ -30,8 +30,8 @@ def test_signs_come_before_the_transform():
     assert (readkv_rotate(x=x, signs=signs) == hadamard_matrix(16) @ (signs * x) / 4).all()  # integers over 4: exact
 
 
+@mpmath.workdps(50)
 def test_fast_transform_matches_50_digits():
-    mpmath.mp.dps = 50
     rng = np.random.default_rng(3)
     d = 32
     x, signs = rng.normal(size=d), rng.choice([-1.0, 1.0], size=d)

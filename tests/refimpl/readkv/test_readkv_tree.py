@@ -76,11 +76,11 @@ def test_exact_curve_is_the_printed_one_and_the_effective_one_differs_at_depth_8
     assert f"{effective[8]:.8f}" == "0.00004798"
 
 
+@mpmath.workdps(50)
 def test_every_split_is_stationary_in_50_digits():
     # F(t) = t - (m1 + m2)/2 rises, so a sign change between t(1 - h) and t(1 + h) encloses the split. Quadrature and
     # bisection err by some 1e-14 relative (64 nodes, 64 halvings); h = 1e-12 leaves two digits and is a hundred times
     # finer than what a float32 rounding of the table can need (1e-10).
-    mpmath.mp.dps = 50
     thresholds = lloyd_tree(8).thresholds
     for level in range(1, 8):
         edges = edges_of(level, thresholds)
@@ -94,8 +94,8 @@ def test_every_split_is_stationary_in_50_digits():
     assert thresholds[0].tolist() == [0.0]
 
 
+@mpmath.workdps(50)
 def test_centroids_are_conditional_means_rounded_once():
-    mpmath.mp.dps = 50
     tree, table = lloyd_tree(8), deployed_table()
     for depth in range(1, 9):
         edges = edges_of(depth, tree.thresholds)
@@ -103,9 +103,9 @@ def test_centroids_are_conditional_means_rounded_once():
         assert table.centroids[depth].tolist() == [float(np.float32(m)) for m in means]
 
 
+@mpmath.workdps(50)
 def test_gains_are_those_of_the_centroids():
     # D(t) = 1 - E[c_t^2] for conditional means, so a gain is a difference of E[c^2]: another formula than the code's
-    mpmath.mp.dps = 50
     tree, energy = lloyd_tree(4), [mpmath.mpf(0)]
     for depth in range(1, 5):
         edges = [mpmath.mpf(e) for e in edges_of(depth, tree.thresholds)]

@@ -56,8 +56,8 @@ def test_the_papers_example_and_the_boundary_cases():
     assert continuous_depths(importance=[], depth_cap=8, budget=3).tolist() == []
 
 
+@mpmath.workdps(40)
 def test_rounding_loss_is_the_maximum_of_its_function():
-    mpmath.mp.dps = 40
     f = mpmath.mpf(4) / 3 - 1 / mpmath.log(4)
     loss = (1 - 3 * f / 4) * mpmath.power(4, f)
     assert f"{float(loss):.9f}" == "1.263740721"
