@@ -13,6 +13,7 @@ times from the cache where d is larger.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -28,15 +29,32 @@ WIDTH = 128
 """The largest matrix that a program makes."""
 
 
+@functools.cache
+def hadamard_matrix(d: int, device: torch.device) -> torch.Tensor:
+    """The unscaled Hadamard matrix [d, d] in natural order, bfloat16.
+
+    >>> hadamard_matrix(2, torch.device("cpu")).tolist()
+    [[1.0, 1.0], [1.0, -1.0]]
+    """
+    matrix = torch.ones(1, 1)
+    while len(matrix) < d:
+        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
+    return matrix.to(torch.bfloat16).to(device)
+
+
 @triton.jit
-def hadamard_sign(i, j):
-    """+1 or -1: the entry of the Hadamard matrix in natural order at row i, column j, both below 2^16."""
+def odd_bits(i, j):
+    """Whether i & j, both below 2^16, has an odd number of bits, in bit 0 (others are anything)."""
     bits = i & j
     bits = bits ^ (bits >> 8)
     bits = bits ^ (bits >> 4)
-    bits = bits ^ (bits >> 2)
-    bits = bits ^ (bits >> 1)
-    return 1 - 2 * (bits & 1)
+    return 0x6996 >> (bits & 15)  # the parities of 0 to 15
+
+
+@triton.jit
+def hadamard_sign(i, j):
+    """+1 or -1: the entry of the Hadamard matrix in natural order at row i, column j, both below 2^16."""
+    return 1 - 2 * (odd_bits(i, j) & 1)
 
 
 @triton.jit
@@ -49,9 +67,9 @@ def upper_half(x):
 def rotated_rows(x, D: tl.constexpr, D_PAD: tl.constexpr):
     """H x of rows [ROWS, D_PAD] that are 0 beyond D, unscaled, float32."""
     i = tl.arange(0, D_PAD)
-    sign = hadamard_sign(i[:, None], i[None, :])
+    one = 0x3F800000 | (odd_bits(i[:, None], i[None, :]) << 31)  # +-1.0: the sign is all that differs
     live = (i < D)[:, None] & (i < D)[None, :]
-    matrix = tl.where(live, sign, 0).to(tl.float32)
+    matrix = tl.where(live, one, 0).to(tl.float32, bitcast=True)
     if x.dtype == tl.float32:
         high = upper_half(x)
         middle = upper_half(x - high)

@@ -74,6 +74,26 @@ def test_depths_are_the_greedy_allocation_to_the_last_tie(rate):
         assert torch.equal(wanted.repeat_interleave(2)[:tokens], chain.value_depths[row, :tokens].long())
 
 
+@pytest.mark.parametrize(("stored_depth", "rate"), [(8, 1.25), (8, 4), (8, 6.5), (8, 8), (4, 2)])
+def test_integer_products_give_the_logits_of_the_plain_pass(stored_depth, rate):
+    lengths = [2049, 700]
+    cache, queries = cache_of(lengths, 2049, stored_depth), queries_of(2)
+    fast, plain = (
+        kind(queries, cache, RESTRICTED, *restricted_lefts(cache, rate), SCALE) for kind in (FastChain, ReadChain)
+    )
+    fast.run()
+    plain.run()
+    assert torch.equal(fast.key_depths, plain.key_depths)
+    for row in range(2 * H):
+        tokens, depths = lengths[row // H], fast.key_depths[row]
+        wanted = plain.logits[row, :tokens, :G]
+        slots = float((2.0 ** (depths - 1.0))[depths > 0].sum())
+        size = (fast.rotated[row] * cache.key_scale[row % H]).abs().sum(1)  # [G]; no centroid is beyond 4
+        # float16 storage; half a unit per slot; float32 products and sums of at most d terms on both sides
+        bound = 2.0**-11 * wanted.abs() + 1.4427 * SCALE * (0.5001 * slots * fast.slot_units[row, :G] + 2.0**-15 * size)
+        assert ((fast.logits[row, :tokens, :G].float() - wanted).abs() <= bound).all()
+
+
 @pytest.mark.parametrize("policy", [FLEXIBLE, RESTRICTED])
 def test_the_two_chains_buy_the_same_key_depths(policy):
     cache, queries = cache_of([2000, 256], 2000), queries_of(2)
@@ -92,6 +112,19 @@ def test_the_two_chains_buy_the_same_key_depths(policy):
         minimum = policy.minimum * cache.lengths.repeat_interleave(H).view(pools, -1).sum(1)
         assert ((spent - minimum) <= lefts[1]).all()
         assert ((spent - minimum) >= lefts[1] - (policy.paired * 1)).all()
+
+
+@pytest.mark.parametrize("policy", [FLEXIBLE, RESTRICTED])
+@pytest.mark.parametrize("chunk", [256, 2048])
+def test_the_two_chains_give_nearly_the_same_output(policy, chunk):
+    cache, queries = cache_of([2999, 256], 2999), queries_of(2)
+    pools = H if policy.per_head else 1
+    lefts = [torch.tensor([2 * H // pools * n for n in each for _ in range(pools)], device="cuda")
+             for each in ((D, D), (2999, 256))]  # fmt: skip
+    fast = FastChain(queries, cache, policy, *lefts, SCALE, chunk).run().float()
+    plain = ReadChain(queries, cache, policy, *lefts, SCALE).run().float()
+    # logits in float16 move weights by less than 2 per cent, and the depths of tokens on the bar
+    assert (fast - plain).norm() <= 0.05 * plain.norm()
 
 
 @pytest.mark.parametrize("tokens", [100, 8192])
