@@ -38,6 +38,7 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
             "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8}, SLOTS, 2),
             "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8, "STEPS": 8, "PAIRED": True}, LANES, 4),
             "weigh_by_lanes": ("readkv.lanes_weigh", weigh, {**LANES, **SLOTS}, 4),
+            **_encoder(True),
         }
         return {name: (m, c, {**POINTERS, **p}, w) for name, (m, c, p, w) in found.items()}
     found = _allocation(follow) | _reader(follow) | _codec() | _rows()
@@ -84,16 +85,25 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
     }  # fmt: skip
 
 
+def _encoder(ptx: bool) -> dict[str, Configuration]:
+    size, cells = {"PTX": ptx, "W": 8, "D": 128, "D_PAD": 128}, {"cells": "*i32"}
+    own, x = {"CODES": False, **size}, {"x": "*bf16", **cells}
+    return {
+        "encode_keys_kernel": ("readkv.encoder", own, x, 8 if ptx else 4),
+        "encode_values_kernel": ("readkv.encoder", {**own, "TOKENS": 64}, x, 8),
+        "append_kernel": ("readkv.encoder", size, cells, 1 if ptx else 4),
+    }
+
+
 def _codec() -> dict[str, Configuration]:
     d: dict[str, Any] = {"D": 128, "D_PAD": 128}
     x, codes = {"x": "*bf16"}, {"codes": "*u8"}
     return {
-        "encode_keys_kernel": ("readkv.cache", {"CODES": False, "W": 8, **d}, x, 4),
-        "encode_values_kernel": ("readkv.cache", {"CODES": False, "W": 8, "TOKENS": 64, **d}, x, 8),
-        "append_kernel": ("readkv.cache", {"W": 8, **d}, {}, 4),
+        **_encoder(False),
+        "lengthen_kernel": ("readkv.encoder", {"BLOCK": 128}, {}, 1),
         "rotate_kernel": (
             "readkv.rotation",
-            {**d, "ROWS": 32, "INVERSE": False},
+            {"D": 256, "WIDTH": 128, "WIDTH_PAD": 128, "ROWS": 32, "INVERSE": False},
             {**x, "scale": "fp32", "out": "*bf16"},
             4,
         ),
