@@ -40,7 +40,19 @@ there while the group before is scored (`score_ring.py`). At a million tokens, m
 
 The last row is no ceiling of arithmetic: all warps meet in one line of the L2 cache. The number of turns per warp is
 chosen so that all programs of all rows run at once; one turn too few made 128K at batch 8 a third slower. Starting the
-copies before the query is read made short cases 1 us slower: the query then waits behind them, so it is asked for first.
+copies before the query is read made short cases 1 us slower: the query then waits behind them, so it is asked for first,
+16 bytes at a time: two bytes at a time kept the first-level cache busy at every program's start (32K at batch 8: 24.2 to
+21.8 us). Short rows, of up to six turns, take one slot and ask for a third more warps than fit, so that one program's
+start passes beside another's work. Microseconds, the first two columns before the query was read in four reads:
+
+| tried | 32K | 128K | 32K, batch 8 |
+|---|---|---|---|
+| 2 warps, 2 slots, as many as fit | 8.6 | 15.6 | 21.8 |
+| 2 warps, 1 slot, a third more (now, up to six turns) | 7.4 | 14.7 | 21.3 |
+| the same, half the turns | - | - | 21.8 |
+| 2 warps, 1 slot, as many as fit | - | - | 26.4 |
+| 4 warps, 1 slot | 7.3 | 14.7 | 23.5 |
+| 1 warp, 1 slot | 8.4 | 17.6 | 27.3 |
 
 **Selection.** A first pass per chunk of pages hands on its best; every attention program finds the rest itself, so the
 last pass has no launch of its own. The threshold search fixes eight bits per round by counting in shared memory
@@ -56,20 +68,45 @@ nothing is looked up in between. What each step brought, chain at 128K and at 1M
 | blocks through shared memory | 31.0 | 86.9 |
 
 **Attention over the kept pages** reads 4 MB scattered over gigabytes: address translation and one wave of latency, not
-bandwidth. At batch 8 it reads 34 MB in about 14 us beside selection and merge, half of the ceiling: 256 programs, two
-blocks of 64 tokens in flight in each. Next: twelve runs a row, so that three programs fill every multiprocessor.
+bandwidth. At batch 8 it reads 34 MB, 256 bytes at a time, in about 17 us beside selection: half of the ceiling. Selection
+is not what it waits for: with the list of pages given, the same reads take as long. At batch 8, with the merge:
 
-**32K, and 32K at batch 8**, miss what was asked by 0.5 % and 9 %. At 32K every warp scores one group of eight pages: 8.8 us,
-of which reading is 2; then 3.2 and 9.2, each mostly a launch and two or three dependent reads. Next: four pages per warp
-where there are few, and the merge inside the attention through a cluster's shared memory. A last program that merges
-after an atomic counter was slower in an earlier experiment (10 - 13 us beside 7.7).
+| runs a row | blocks of 64 tokens in shared memory | us |
+|---|---|---|
+| 8 | 2 | 20.1 |
+| 12, three programs on a multiprocessor (now) | 1 | 19.4 |
+| 16 | 1 | 19.5 |
+| 12; 16 | 2: two programs fit | 22.9; 24.1 |
+| 16; 24; 32, blocks of 32 | 2 | 19.9; 25.8; 25.3 |
+
+**32K at batch 8**: the stages add up to 45 us alone and take 51 in a row, 6 more, as at 128K; at batch 1 it is 0 to 3.
+Each stage alone finds its own translations of addresses still known. Next: prefetch the likeliest pages of every chunk
+into the L2 cache at the end of the first pass, while the memory has nothing to do; a third attention program with two
+blocks, which 4 KB of shared memory prevent; four pages per warp where there are few; the merge inside the attention
+through a cluster's shared memory. A last program that merges after an atomic counter was slower in an earlier experiment
+(10 - 13 us beside 7.7). Chunks of 512 or 1024 pages in the first pass, 64 or 128 runs a row at batch 1: no gain.
 
 **Short sequences** cost four launches and their latencies, about 16 us: `mode="auto"` attends densely below 131072
 tokens x KV heads, between the measured 8K, which loses, and 32K, which wins.
 
-**Build**: {build} million pages a second. The eigenvectors alone reach 104; the Gram and finish kernels take the rest,
-one page to a warp at 168 and 248 registers. Two warps a page: 25.8, four: 13.2, all three kernels in one: 11. Next: the
-images of all modes as one product on the matrix units, which frees the serial loop over modes.
+**Build**: {build} million pages a second. One warp builds eight pages; instructions per page: 965 for centroid and Gram
+matrix, 650 per sweep of Jacobi, of which random pages take five or six, 730 for images, codes and scales. At full issue
+that would be about 170 million pages. What each step brought, 262144 pages:
+
+| step | million pages a second |
+|---|---|
+| three kernels: a page to a warp, eigenvectors with a row to a lane (before) | 38.1 |
+| one kernel; four lanes to a page, sweep unrolled to 4700 instructions, bfloat16 in three parts | 52 - 79 |
+| the sweep as a loop of seven meetings, products of TF32 in two parts, stricter end | 85.0 |
+
+With a row to a lane the exchanges were the limit: 720 per sweep of two pages, one a cycle and multiprocessor, are 107 to
+128 million pages a second for the eigenvectors alone (104 measured); now eight pages take 690 a sweep. The unrolled sweep ran at 79 with
+a fixed number of sweeps and at 52 where warps end at different ones: 75 KB of instructions did not stay in the cache.
+The end at 1e-12 of the squares instead of 1e-10 costs a tenth (94.0) and is kept: at 1e-10 the columns of a strongly graded
+page were 7e-3 from orthogonal, now 1e-5. 24 registers more and ten warps: 85.3; 16 fewer, some in memory: 81.1. One
+sweep alone: 194, so a third of the time is not Jacobi's: two reads of the keys and chains of dependent steps, a page after
+the other. Next: the next page's keys read ahead; centroid and Gram matrix of two pages at once; deviations kept in shared
+memory.
 
 ## What was checked on the device
 
@@ -79,8 +116,12 @@ images of all modes as one product on the matrix units, which frees the serial l
   `locks_build_summary`, `locks_score_pages`, `locks_select_pages`, `exact_page_scores` and the five attention stages pass;
   run before the last two steps of the selection's table and before the query was asked for first.
 - `pytest -m gpu` (16 tests: NaN in every page not chosen, replay with other content and lengths, batches, strides, offsets
-  beyond 2^31, splits), before those two steps too; after them the first two tests, before the time ended. The two steps
-  themselves run on the CPU, in a small PTX machine inside Triton's interpreter, bit for bit like the plain branch.
+  beyond 2^31, splits).
+- The build of 2048 random and graded pages in bfloat16 and float32 against float64: what is kept is rebuilt within 2e-5 of
+  the page (three kernels: 4e-5), columns orthonormal within 2e-5 (1e-4); records differ from the three kernels' in one
+  code of 70000, by one; pages built one by one or in any portions have the same bits.
+- The build's PTX also runs on the CPU, in a small PTX machine: `kvproof verify` of `locks_build_summary` through it passes
+  in all dtypes, errors at most 0.16 of their bounds.
 - [Wrong kernels](kill-matrix-gpu.md): 12 killed.
 - Not run: compute-sanitizer, profile counters, the whole verification in one piece, the deep profile's million tokens.
 """

@@ -32,47 +32,85 @@ Microseconds at 128K, batch 4, (8, 2), each part replayed alone or as the differ
 
 | part | us | bytes would take |
 |---|---|---|
-| rotate queries, importances, key depths | {keys} | - |
-| slots and key logits | {read_keys} | {key_floor} |
-| log-masses, importances of tokens, bins | {weigh} | - |
-| exact bars of the value depths: bracket, collect, resolve | {bars} | - |
+| rotate queries, importances, key depths, slots | {keys} | - |
+| key logits | {read_keys} | {key_floor} |
+| log-masses, importances of tokens, bins, brackets | {weigh} | - |
+| exact bars of the value depths | {bars} | - |
 | value depths, lists, value pass | {values} | {value_floor} |
 | merge, rotate back | {merge} | - |
 
-**Instructions, not bytes.** Counted in the machine code for compute capability 9.0: the key pass takes 142 instructions
-for 16 slots of 256 tokens, of which 64 masks and 16 products (a channel at depth 2 is 2 slots, at 3 four, at 4 eight); the
-value pass takes 422 per 128 tokens to find depths and lists, then per 16 tokens 115 at depth 1, 162 at depth 2, 259
+**Instructions, not bytes.** Counted in the machine code for compute capability 9.0: the key pass takes 89 instructions
+of each of two warps for 32 slots of 256 tokens, of which 28 masks, 8 permutes and 16 products (a channel at depth 2 is 2
+slots, at 3 four, at 4 eight), and some 700 more per warp around them for zeroes, logits, masses and stores; the value
+pass takes 422 per 128 tokens to find depths and lists, then per 16 tokens 115 at depth 1, 162 at depth 2, 259
 at depth 3, 446 at depth 4 and 468 from depth 5 on. For the depths of this run that is about 16 per value token, 34
 million at 128K, batch 4: 36 us if every scheduler issued every cycle, a third of what is measured. Both passes run at
-16 warps to a multiprocessor (128 registers), and wait.
+16 or 18 warps to a multiprocessor (128 and 112 registers), and wait.
+
+**Products are the key pass's floor.** On a scheduler of its own 16 products of a warp take 85 to 87 ns, float16 (16 slots
+of 16 tokens) or integers (32 slots) alike; with the masks that make their operands, 121 and 95 ns. An exact weight is two
+bytes and needs two integer products, so either way 128K, batch 4 at (8, 2) takes about 31 us in products alone.
 
 **Exact bars take {bars} us of it.** They are the greedy allocation's to the last tie. A first histogram (32
-bins to an octave, in shared memory) brackets the bar whatever the rounding; the few per cent of the steps inside the
-bracket are listed and searched. The three kernels after the histogram wait for each other more than they compute.
+bins to an octave, in shared memory) brackets the bar whatever the rounding, in the last program of the kernel that fills
+it; the few per cent of the steps inside the bracket are listed, and the last program to list them searches them. What is
+left is latency: fences, one program's reductions, and the way through memory between the two kernels.
 
-**Spread attention at 128K, batch 1** took {spread} us in this run: more steps lay in the bracket than the search holds
-in registers, and the slow search went through them bit by bit. It now stops at the first exact count; not measured again.
+**Spread attention at 128K, batch 1**: {spread} us in this run. More steps may lie in the bracket than the search holds in
+registers; to go through them bit by bit in memory once took 572 us. The search now stops at the first exact count, and a
+list that does not fit (4,096 steps) is searched two bits per pass.
 
 ## What was tried
 
 | tried | what came of it |
 |---|---|
 | key words straight into registers, two warps to a tile | 40 us at 128K, batch 1; through a ring in shared memory (cp.async, 8 groups of 16 slots, one warp) 27 |
+| three kernels for rotation, key depths and slots | 16.4 us at 128K, batch 4; one kernel, eight programs a row that each repeat the cheap steps: 9.7. Three counts in one 32-bit sum and a Hadamard matrix from memory came later |
+| key bits as float16 operands, slots by the number of their planes | key pass of 71.1 us at 128K, batch 4 (23.4 at batch 1, 14.9 at 32K) and 213.5 at (8, 4): a channel at depth 4 is read 16 times instead of 4. Integer products over groups of channels of one depth, every plane read once: 69.0 (20.2, 8.4) and 164.8 |
+| key pass at 96, 112, 128 registers | with the kernel before, 84.1, 78.8, 79.4 us at 128K, batch 4 |
+| bracket, collect and resolve as kernels of their own | the whole chain at 32K, batch 1: 85.3 us; in last programs, with the two lines above: 62.4 |
+| 512, 1024, 2048 items per program between the passes | chain so far 118.6, 105.7, 101.2 us at 128K, batch 4, and 28.9, 25.1, 25.4 at 32K: every program sums the tiles' masses and adds its bins again |
+| 1024, 2048, 4096 items per program that lists | 22, 23, 15 us at 128K, batch 4; 36.3, 37.2, 39.3 of chain so far at 32K |
+| several tiles per program of the key pass, planes marked to leave the L2 cache first | illegal instruction: the assembler put the shared address's offset and the cache hint of one asynchronous copy into uniform registers that clash; without the hint the code looks right, but was not run |
 | histogram after a reduction over heads | wrong: Triton keeps copies of a reduced value in several threads, and each counted; a token's eight logits are now one thread's |
 | value lists of classes 1-2, 3, 4, 5-8, weights made anew per class | 124 us at 128K, batch 4; a list per depth, entries read by fours, ranks by ballots: 103 |
 | programs of the value pass at 128K, batch 4: 512, 768, 1024 tokens each | chain 268, 285, 261 us |
 | the same at 128K, batch 1: 256, 512 tokens | chain 149, 128 us (the timed run used 256; 512 is chosen now) |
 | the bar by one bit per round, list in memory | bracket, collect, resolve 44 us; with the list in registers, two bits per round and a stop at the exact count: 20 |
 | 32-bit float Hadamard products on the plain units | five minutes to compile at d = 256; three bfloat16 parts are exact and compile at once |
+| one Hadamard matrix of d x d | no end of compiling at d = 1024; blocks of 128 with a sign each: a second at any d |
 
 ## What next
 
-1. Fewer launches: bracket and resolve in the last program of the kernel before; the merge in the last value program.
-2. Key slots two groups per turn, so that 20 of the 142 instructions go; int8 products with two bytes of weight (masks for
-   four bits at a time) where registers allow.
+1. Several tiles per program of the key pass without the cache hint: the first copies of a tile go during the last steps
+   of the one before. The steps around the products (some 700 instructions per 128 tokens) are the next to cut.
+2. One kernel between the passes, whose programs wait for the bracket with their importances in registers; it needs all
+   of them to be resident at once.
 3. A table free of bank conflicts for depths 5 to 8: 64 look-ups a turn meet about 3.4 times.
-4. The encoder reaches {encoder} of the copy ceiling: words are made by sums over 32 tokens across threads. A ballot gives
-   a word of 32 tokens in one instruction.
+4. The encoder reaches {encoder} of the copy ceiling. Shared memory holds it back (below): with channels instead of tokens
+   on the rows of its products, factors are looked up half as often and loads touch whole lines.
+
+## The encoder
+
+Each kernel is a walk from bfloat16 vectors to packed planes in registers (`encode_ptx.py`). The Hadamard matrix has
+16 x 16 blocks of one matrix and its negative, so 48 matrix instructions and one sum each rotate 16 tokens; standardising
+is one multiply-add held to 0..1; the descent through the tree is one look-up and one integer sum, exact in steps of
+2^-20; eight words of four codes are turned over bit by bit in 48 instructions, where a ballot per plane and token would
+take 16 per number. In all 12.8 instructions per value and 13.7 per key.
+
+Profiled at 131,072 tokens of 4 heads (H200): keys 83 us and values 64 us, of which reading and writing alone would take 48
+each. Warps issue in 41 % and 51 % of the cycles; the pipe to shared memory and cache is busy in 74 % and 84 %: a look-up
+of 32 codes takes 2.1 passes with 16 copies of the table, and factors cost as much again. What was tried, microseconds
+for keys, values, and both:
+
+| tried | keys | values | both |
+|---|---|---|---|
+| sums over tokens across threads (before) | - | - | 2265 |
+| 2 programs a multiprocessor, 128 registers (now) | 83.9 | 64.9 | 146.5 |
+| 1 program | 99.8 | 69.5 | 168.2 |
+| 96 registers | 109.4 | 68.3 | 175.6 |
+| 3 programs, 80 registers: spills | 175.2 | 71.1 | 242.2 |
+| 8 copies of the table | 87.6 | 70.4 | 155.9 |
 
 ## Quality of the same readers
 

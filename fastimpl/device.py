@@ -24,6 +24,13 @@ def dependent_launch(device: torch.device) -> dict[str, bool]:
 
 
 @functools.cache
+def register_limit(device: torch.device, registers: int) -> dict[str, int]:
+    """Launch options that hold a kernel to so many registers per thread, where the compiler takes that (NVIDIA)."""
+    able = device.type == "cuda" and torch.version.hip is None and not INTERPRETED.value
+    return {"maxnreg": registers} if able else {}
+
+
+@functools.cache
 def has_bulk_copies(device: torch.device) -> bool:
     """Whether the device copies runs of memory by one instruction (Hopper and later)."""
     return device.type == "cuda" and torch.version.hip is None and torch.cuda.get_device_capability(device)[0] >= 9

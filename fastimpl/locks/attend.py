@@ -135,7 +135,7 @@ class SelectedAttention:
         device = queries.device
         self.queries, self.cache, self.selection, self.scale = queries, cache, selection, scale
         self.block = 32 if queries.dtype == torch.float32 or d > 128 else 64
-        self.splits = splits or default_splits(selection.kept * cache.page_size, N * H, device, self.block)
+        self.splits = splits or default_splits(selection.kept * cache.page_size, N * H, device, self.block, 3)
         self.output = torch.empty((N, H, G, d), dtype=queries.dtype, device=device)
         self.lse = torch.empty((N, H, G), dtype=torch.float32, device=device)
         self.blocks = torch.empty_like(selection.pages)
@@ -157,7 +157,8 @@ class SelectedAttention:
         (table, stride_table), (tokens, length) = cache.table, cache.lengths
         source, values, ids, stride_in, items = selection.last_pass
         choice, places = self.choice(source, items)
-        stages = 2 if queries.element_size() > 2 or d > 128 else 3 if choice else 5  # five through a look-up
+        # two blocks in shared memory let three programs share a multiprocessor; five stages where look-ups stand between
+        stages = 2 if choice or queries.element_size() > 2 or d > 128 else 5
         largests, totals = selection.masses or (values, values)
         tiles = largests.shape[1] if selection.masses else 0
         select_attend_kernel[(self.splits, N * H)](

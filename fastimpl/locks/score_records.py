@@ -89,7 +89,7 @@ def score_records_kernel(
     G: tl.constexpr, G_PAD: tl.constexpr, ROWS: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr,
     INT8: tl.constexpr, HALF_SCALES: tl.constexpr, BYTES: tl.constexpr, CENTROID: tl.constexpr,
     COEFFICIENTS: tl.constexpr, QUADS: tl.constexpr, QUAD_BYTES: tl.constexpr, TOKENS: tl.constexpr,
-    MODES: tl.constexpr, WARPS: tl.constexpr, PTX: tl.constexpr,
+    MODES: tl.constexpr, WARPS: tl.constexpr, PTX: tl.constexpr, WIDE: tl.constexpr,
     START: tl.constexpr, START_OPERANDS: tl.constexpr, MAIN: tl.constexpr, MAIN_OPERANDS: tl.constexpr,
     DEPENDENT: tl.constexpr,
 ):  # fmt: skip
@@ -126,7 +126,7 @@ def score_records_kernel(
         if PTX:
             lane_top, lane_total = score_by_lanes(
                 own, records + head * blocks * BYTES, table, scores + row * G * row_pages, tile, steps, length,
-                row_pages, scale_log2, stride_qg, G, WARPS, START, START_OPERANDS, MAIN, MAIN_OPERANDS,
+                row_pages, scale_log2, stride_qg, G, WARPS, WIDE, START, START_OPERANDS, MAIN, MAIN_OPERANDS,
             )  # fmt: skip
             lane = tl.arange(0, 8)
             tl.store(largests + at + lane, lane_top, mask=lane < ROWS)
@@ -196,6 +196,17 @@ class RingShape:
         return -(-groups // (self.warps * max(tiles, 1)))
 
 
+FEW_STEPS = 6
+"""Up to so many groups per warp, waiting for the one copy costs less than a second slot saves."""
+
+
+def ring_shape(complete: int, rows: int, device: torch.device) -> RingShape:
+    """Long rows: two slots per warp, as many programs as fit. Short ones: one slot, and programs for a third more warps
+    than fit, so that one program's start passes beside another's work."""
+    long = RingShape()
+    return long if long.steps(complete, rows, device) > FEW_STEPS else RingShape(stages=1, resident=16)
+
+
 class RecordScores:
     """Scores [N, H, G, P] (nats) of every page and masses per tile, with buffers; `run` allocates nothing.
 
@@ -210,7 +221,7 @@ class RecordScores:
         self.queries, self.records, self.layout, self.cache, self.scale = queries, records, layout, cache, scale
         complete = max(cache.longest // cache.page_size, 1)
         self.ptx = branch != "plain" and takes_ptx(queries, layout)
-        self.shape = shape or RingShape()
+        self.shape = shape or ring_shape(complete, N * H, queries.device)
         self.warps = self.shape.warps if self.ptx else 4
         self.steps = self.shape.steps(complete, N * H, queries.device) if self.ptx else 1
         self.tile = PAGES_PER_WARP * self.warps * self.steps if self.ptx else 16
@@ -222,7 +233,9 @@ class RecordScores:
         table_bytes = 0 if cache.block_table is None else cache.block_table.element_size()
         copy = self.shape.copy or ("bulk" if has_bulk_copies(queries.device) else "async")
         self.constants = {**ptx_of(layout, self.ptx, table_bytes, self.warps, self.shape.stages, copy), "PTX": self.ptx,
-                          "M": 16, "WARPS": self.warps}  # fmt: skip
+                          "M": 16, "WARPS": self.warps,
+                          "WIDE": all(step * queries.element_size() % 16 == 0 for step in queries.stride()[:3])
+                          and queries.data_ptr() % 16 == 0}  # fmt: skip
 
     def run(self) -> torch.Tensor:
         """Launch."""

@@ -2,13 +2,17 @@
 
 Mirrors `refimpl.locks.summary.locks_build_summary` (and, for records, `locks_quantize_summary`, `locks_pack_basis`).
 
+    build_kernel   grid (pages / 8)    everything, one warp for eight pages: centroids and Gram matrices (`build_gram.py`),
+                                       eigenvectors with four lanes to a page (`jacobi_quads.py`), images of the modes
+                                       as one matrix product, quantised and packed in registers (`build_finish.py`)
+
+That is the branch for NVIDIA at B = 16, d = 64, 128 or 256 and ranks up to 8, in PTX. Other shapes and devices take three
+kernels, in portions whose matrices stay in the L2 cache:
+
     gram_kernel    grid (pages / M)    keys [B, d] -> deviations D from the centroid -> D D^T [B, B]
     jacobi_kernel  grid (pages / M)    eigenvectors by falling eigenvalue (`jacobi.py`)
     finish_kernel  grid (pages / M)    mode k: image D^T u_k [d], its length sigma_k, column image / sigma_k,
                                        coefficients sigma_k u_k [B] -> float32 results, or a record's codes and scales
-
-Pages go through in portions whose matrices stay in the L2 cache. One kernel that did all three held 255 registers and
-waited at barriers: a tenth as fast, and a minute to compile for every shape.
 
 Bytes moved per page at B = 16, d = 128, bfloat16: 4096 in, twice, 832 out. Deviations are scaled by a power of two
 before the Gram matrix, so that squares neither overflow nor vanish. Modes with sigma <= sqrt(max(B, d) 2^-24) ||page||
@@ -17,6 +21,7 @@ are dropped: columns and coefficients 0 (AMB-10).
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -25,7 +30,9 @@ import triton.language as tl
 
 from fastimpl.checks import FLOATS, Sizes, whole
 from fastimpl.device import INTERPRETED, padded
-from fastimpl.locks.jacobi import eigenvectors
+from fastimpl.locks.build_finish import COLUMNS, OPERANDS, build_text
+from fastimpl.locks.build_gram import PAGES, Pages
+from fastimpl.locks.jacobi import SWEEPS, eigenvectors
 from fastimpl.locks.page import centred, mode_of, quantised, store_column, store_packed
 from fastimpl.locks.record import Layout, mode_scale_at, store_scale
 from fastimpl.paging import Cache
@@ -35,6 +42,9 @@ PAGES_PER_PROGRAM = 64 if INTERPRETED.value else 1
 
 WARPS = 4 if INTERPRETED.value else 1
 """One page to a warp: its reductions need no barrier."""
+
+REGISTERS = 168
+"""Of a thread of `build_kernel`: the most with which twelve warps fit a multiprocessor."""
 
 ITEMS = 16384
 """Pages per portion: 16 MB of matrices and as much of vectors."""
@@ -120,6 +130,32 @@ def finish_kernel(
                  mask=(here[:, None] & (slot < B)[None, :])[:, :, None] & (mode < RANK)[None, None, :])  # fmt: skip
 
 
+@triton.jit(do_not_specialize=["length_of_all", "pages", "first_page", "blocks", "heads", "first_item", "items"])
+def build_kernel(
+    keys, block_table, tokens, centroids, bases, coefficients, records, stride_kb, stride_ks, stride_kh, stride_table,
+    length_of_all, pages, first_page, blocks, heads, first_item, items, B: tl.constexpr, D: tl.constexpr,
+    RANK: tl.constexpr, TABLE: tl.constexpr, LENGTHS: tl.constexpr, PACK: tl.constexpr, BYTES: tl.constexpr,
+    KEY_BYTES: tl.constexpr, TEXT: tl.constexpr, OPERANDS: tl.constexpr,
+):  # fmt: skip
+    """Summaries of eight items by one warp, from keys to records or float32 parts (NVIDIA; `build_finish.py`)."""
+    local = tl.program_id(0) * 8 + tl.arange(0, 32) // 4
+    block, head, here = page_of(first_item + local, block_table, tokens, stride_table, length_of_all, pages, first_page,
+                                heads, items, B, TABLE, LENGTHS)  # fmt: skip
+    block, head = tl.where(here, block, 0), tl.where(here, head, 0)  # some page that can be read
+    out = head * blocks + block
+    if PACK:
+        centroid = (records + out * BYTES).to(tl.int64)
+        basis, coefficient = centroid, centroid
+    else:
+        centroid = (centroids + out * D).to(tl.int64)
+        basis = (bases + out * (D * RANK)).to(tl.int64)
+        coefficient = (coefficients + out * (B * RANK)).to(tl.int64)
+    key = (keys + block * stride_kb + head * stride_kh).to(tl.int64)
+    row = local * 0 + (stride_ks * KEY_BYTES).to(tl.int32)
+    tl.inline_asm_elementwise(TEXT, OPERANDS, [key, centroid, basis, coefficient, row, here.to(tl.int32)],
+                              dtype=tl.int32, is_pure=False, pack=1)  # fmt: skip
+
+
 LEVELS = {2: 1.0, 4: 7.0, 8: 127.0}
 
 
@@ -156,6 +192,9 @@ def _launch(
     items = cache.sequences * cache.heads * pages
     if items == 0:
         return
+    if branch != "plain" and takes_ptx(cache, rank):
+        _launch_warps(cache, layout, out, pack, first_page, pages)
+        return
     M = min(PAGES_PER_PROGRAM, triton.next_power_of_2(items))
     at_once = -(-min(items, ITEMS) // M) * M
     B_pad = padded(B)
@@ -178,6 +217,38 @@ def _launch(
             RANK=rank, R_PAD=padded(rank, 2), V_PAD=B_pad, PACK=pack, LEVEL=LEVELS[layout.basis_bits],
             DROP=max(B, d) * 2.0**-24, QUAD_COUNT=triton.next_power_of_2(layout.quads), **shape, **layout.constants,
         )  # fmt: skip
+
+
+def takes_ptx(cache: Cache, rank: int) -> bool:
+    """Whether one warp can build eight summaries: the branch for NVIDIA from compute capability 8.0 on."""
+    keys = cache.keys
+    if keys.device.type != "cuda" or torch.version.hip is not None or INTERPRETED.value:
+        return False
+    # keys are read 16 bytes at a time
+    aligned = all(step * keys.element_size() % 16 == 0 for step in (*cache.key_strides, keys.data_ptr()))
+    shape = cache.page_size == 16 and cache.channels in (64, 128, 256) and rank <= COLUMNS
+    return shape and aligned and torch.cuda.get_device_capability(keys.device)[0] >= 8
+
+
+@functools.cache
+def build_text_of(dtype: str, layout: Layout, pack: bool) -> str:
+    """The program of `build_kernel` for keys of a type."""
+    drop, level = max(layout.page_size, layout.channels) * 2.0**-24, LEVELS[layout.basis_bits]
+    return build_text(Pages(dtype, layout.channels, layout.rank, SWEEPS, drop, level, pack, layout.constants))
+
+
+def _launch_warps(
+    cache: Cache, layout: Layout, out: tuple[torch.Tensor, ...], pack: bool, first_page: int, pages: int
+) -> None:
+    """All pages in one launch, eight to a warp."""
+    items = cache.sequences * cache.heads * pages
+    (table, stride_table), (tokens, length) = cache.table, cache.lengths
+    build_kernel[(-(-items // PAGES),)](
+        cache.keys, table, tokens, *out, *cache.key_strides, stride_table, length, pages, first_page, cache.blocks,
+        cache.heads, 0, items, B=cache.page_size, D=cache.channels, RANK=layout.rank, PACK=pack, BYTES=layout.bytes,
+        KEY_BYTES=cache.keys.element_size(), TEXT=build_text_of(str(cache.keys.dtype).removeprefix("torch."), layout, pack),
+        OPERANDS=OPERANDS, num_warps=1, maxnreg=REGISTERS, **cache.switches,
+    )  # fmt: skip
 
 
 def locks_build_summary(*, key_pages: Any, rank: int) -> dict[str, torch.Tensor]:

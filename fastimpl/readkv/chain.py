@@ -51,7 +51,7 @@ class ReadChain:
         scale: factor on the logits.
     """
 
-    TOKENS, LOGITS = (128 if INTERPRETED.value else 32), torch.float32
+    TOKENS, LOGITS, LANES = (128 if INTERPRETED.value else 32), torch.float32, False
 
     def __init__(
         self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
@@ -134,12 +134,18 @@ class ReadChain:
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
         cache, tokens = self.cache, 512
-        weigh_kernel[(-(-cache.longest // tokens), self.rows)](
-            self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins, cache.lengths,
-            cache.heads, cache.capacity, self.importance.shape[1], self.tiles, self.rows_per_pool,
-            self.allocation.cost, G=self.queries.shape[2], GP=self.group, TOKENS=tokens,
-            STEP=min(padded(self.tiles, 1), 128), PAIRED=self.policy.paired, **self.launch,
+        programs = -(-cache.longest // tokens)
+        weigh_kernel[(programs, self.rows)](
+            self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins,
+            *self.allocation.bracketing, cache.lengths, cache.heads, cache.capacity, self.importance.shape[1],
+            self.tiles, self.rows_per_pool, self.allocation.cost, self.policy.minimum, self.arrivals(programs),
+            G=self.queries.shape[2], GP=self.group, TOKENS=tokens, STEP=min(padded(self.tiles, 1), 128),
+            PAIRED=self.policy.paired, STATE=STATE, **self.allocation.shape, **self.launch,
         )  # fmt: skip
+
+    def arrivals(self, programs: int) -> int:
+        """Programs of a pool, of so many per row; -1 where no bar is sought."""
+        return programs * self.rows_per_pool if self.chosen else -1
 
     def read_values(self) -> None:
         """Depths of tokens and the mix of their prefixes."""
@@ -158,7 +164,7 @@ class ReadChain:
         output_kernel[(self.rows * G,)](
             self.mixes, cache.value_mean, cache.value_scale, cache.value_signs, cache.lengths, self.output, H,
             self.splits, 1.0 / math.sqrt(d), G=G, GP=self.group, D=d, D_PAD=padded(d),
-            STEP=min(padded(self.splits, 1), 64), num_warps=8, **self.launch,
+            STEP=min(padded(self.splits, 1), 128), LANES=self.LANES, num_warps=4, **self.launch,
         )  # fmt: skip
 
     def weights(self, tokens: int) -> torch.Tensor:

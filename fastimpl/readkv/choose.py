@@ -35,18 +35,31 @@ def gain_keys(importance, gains, level, LEVELS: tl.constexpr, W_PAD: tl.constexp
 
 
 @triton.jit
-def bar_of(key, cost, left, bar, step):
+def costs_of_three(key, cost, one, two, three, FEW: tl.constexpr):
+    """Costs of the keys that reach each of three; keys and their costs [N, W]. FEW: less than 1024 in all, else 2^21."""
+    if FEW:
+        reach = (
+            tl.where(key >= one, cost, 0) + tl.where(key >= two, cost << 10, 0) + tl.where(key >= three, cost << 20, 0)
+        )
+        total = tl.sum(reach)
+        first, second, third = total & 0x3FF, (total >> 10) & 0x3FF, total >> 20
+    else:
+        reach = (key >= one).to(tl.int64) + ((key >= two).to(tl.int64) << 21) + ((key >= three).to(tl.int64) << 42)
+        total = tl.sum(reach * cost)
+        first, second, third = total & 0x1FFFFF, (total >> 21) & 0x1FFFFF, total >> 42
+    return first, second, third
+
+
+@triton.jit
+def bar_of(key, cost, left, bar, step, FEW: tl.constexpr):
     """A bar that parts what ``left`` buys: keys above it cost at most that, keys that reach it more (or exactly that).
 
     From ``bar`` on, two bits per round: three counts go through one reduction. A count of exactly ``left`` ends the
-    search: then the keys above that trial less one are bought. Keys [N, W], costs [N]; at most 2^21 in all.
+    search: then the keys above that trial less one are bought. Keys and their costs [N, W]; at most 2^21 in all.
     """
     step = bar * 0 + step
     while step > 0:
-        one, two, three = bar + step, bar + 2 * step, bar + 3 * step
-        reach = (key >= one).to(tl.int64) + ((key >= two).to(tl.int64) << 21) + ((key >= three).to(tl.int64) << 42)
-        total = tl.sum(tl.sum(reach, 1) * cost, 0)
-        first, second, third = total & 0x1FFFFF, (total >> 21) & 0x1FFFFF, total >> 42
+        first, second, third = costs_of_three(key, cost, bar + step, bar + 2 * step, bar + 3 * step, FEW)
         more = (first > left).to(tl.int32) + (second > left).to(tl.int32) + (third > left).to(tl.int32)
         exact = (first == left) | (second == left) | (third == left)
         # the lowest trial that costs exactly what is left is the next one above those that cost more
@@ -56,11 +69,12 @@ def bar_of(key, cost, left, bar, step):
 
 
 @triton.jit
-def bought_steps(importance, gains, cost, left, minimum, LEVELS: tl.constexpr, W_PAD: tl.constexpr):
+def bought_steps(importance, gains, cost, left, minimum, LEVELS: tl.constexpr, W_PAD: tl.constexpr, FEW: tl.constexpr):
     """Steps [N] that each item buys beyond ``minimum``: importances and costs [N] in registers."""
     key = gain_keys(importance, gains, minimum, LEVELS, W_PAD)
-    high = tl.where(tl.sum(tl.sum((key >= 1 << 30).to(tl.int32), 1) * cost, 0) > left, 1 << 30, 0)
-    bar = bar_of(key, cost, left, high, 1 << 28)
+    each = tl.broadcast_to(cost[:, None], key.shape)
+    high = tl.where(tl.sum(tl.where(key >= 1 << 30, each, 0)) > left, 1 << 30, 0)
+    bar = bar_of(key, each, left, high, 1 << 28, FEW)
     above = tl.sum((key > bar).to(tl.int32), 1)
     equal = tl.where(bar > 0, tl.sum((key == bar).to(tl.int32), 1), 0)
     spent = equal * cost
@@ -71,7 +85,7 @@ def bought_steps(importance, gains, cost, left, minimum, LEVELS: tl.constexpr, W
 @triton.jit
 def choose_kernel(
     importance, gains, lefts, depths, items, minimum, cost, last_cost, N_PAD: tl.constexpr, LEVELS: tl.constexpr,
-    W_PAD: tl.constexpr, DEPENDENT: tl.constexpr,
+    W_PAD: tl.constexpr, FEW: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Depths of one pool of items."""
     follow(DEPENDENT)
@@ -79,8 +93,13 @@ def choose_kernel(
     live = item < items
     value = tl.load(importance + pool * items + item, mask=live, other=0.0)
     each = tl.where(item == items - 1, last_cost, cost) * live.to(tl.int32)
-    bought = bought_steps(value, gains, each, tl.load(lefts + pool), minimum, LEVELS, W_PAD)
+    bought = bought_steps(value, gains, each, tl.load(lefts + pool), minimum, LEVELS, W_PAD, FEW)
     tl.store(depths + pool * items + item, minimum + bought, mask=live)
+
+
+def few(items: int, levels: int, cost: int) -> bool:
+    """Whether all steps together cost less than 1024: three such costs go through one 32-bit sum."""
+    return items * levels * cost < 1 << 10
 
 
 def choose_in_registers(
@@ -94,7 +113,7 @@ def choose_in_registers(
     block, levels = padded(items), gains.shape[0]
     choose_kernel[(pools,)](
         importance, gains, lefts, depths, items, minimum, cost, last_cost, N_PAD=block, LEVELS=levels,
-        W_PAD=padded(levels - minimum, 2), num_warps=4 if block <= 256 else 8, **dependent_launch(importance.device),
+        W_PAD=padded(levels - minimum, 2), FEW=few(items, levels - minimum, cost), num_warps=4 if block <= 256 else 8, **dependent_launch(importance.device),
     )  # fmt: skip
 
 

@@ -5,24 +5,36 @@ Mirrors `refimpl.readkv.reader.read_two_stages` for bfloat16 queries of up to 8 
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded
 from fastimpl.readkv.bar import STATE
 from fastimpl.readkv.cache import TILE, PlaneCache
 from fastimpl.readkv.chain import Policy, ReadChain
+from fastimpl.readkv.choose import few
 from fastimpl.readkv.lanes_keys import logits_by_lanes
 from fastimpl.readkv.lanes_values import mix_by_lanes
 from fastimpl.readkv.lanes_weigh import weigh_by_lanes
-from fastimpl.readkv.slots import PARTS, prefix_tables, slot_capacity, slot_tables, slots_kernel
+from fastimpl.readkv.prepare import prepare_kernel
+from fastimpl.readkv.rotation import hadamard_matrix
+from fastimpl.readkv.slots import PARTS, block_capacity, group_capacity, slot_tables, slots_kernel
+from fastimpl.readkv.threshold import BINS
+from fastimpl.readkv.value_ptx import WARPS
+from fastimpl.readkv.value_tables import slot_factors, value_tables
 
-CHUNKS = (128, 256, 512, 1024)
+CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
 
-REGISTERS = 128
-"""Per thread of both passes: 16 warps to a multiprocessor."""
+REGISTERS, KEY_REGISTERS = 128, 112
+"""Per thread of the value pass and of the key pass: 16 and 18 warps to a multiprocessor."""
 
-WARPS_PER_PROCESSOR = 8
+PROGRAMS_PER_PROCESSOR = 4
+"""Of the value pass, at this many registers and `value_ptx.WARPS` warps."""
+
+ITEMS, STEPS, WEIGHERS = 512, (2, 4), 512
+"""Items and steps of a program between the passes, and how many programs there are to be."""
 
 
 def able(queries: torch.Tensor) -> bool:
@@ -36,62 +48,91 @@ def able(queries: torch.Tensor) -> bool:
 class FastChain(ReadChain):
     """`ReadChain` on matrix units; ``chunk`` tokens per program of the value pass, None chooses by the work."""
 
-    TOKENS, LOGITS = TILE, torch.float16
+    TOKENS, LOGITS, LANES = TILE, torch.float16, True
 
     def __init__(
         self, queries: torch.Tensor, cache: PlaneCache, policy: Policy, key_lefts: torch.Tensor,
         value_lefts: torch.Tensor, scale: float, chunk: int | None = None,
     ) -> None:  # fmt: skip
         N, H, _, d = queries.shape
-        wanted = N * H * cache.longest // (WARPS_PER_PROCESSOR * multiprocessors(queries.device))
+        wanted = N * H * cache.longest // (PROGRAMS_PER_PROCESSOR * multiprocessors(queries.device))
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
-        self.slots = slot_capacity(d, cache.stored_depth)
+        steps = min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (2 * ITEMS * WEIGHERS)))
+        self.weighing = ITEMS, steps
+        self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
             return torch.zeros(shape, dtype=kind, device=device)
 
-        self.members = make(rows, 7, self.slots, kind=torch.int32)
-        self.slot_weights = make(rows, self.slots * 8, kind=torch.float16)
+        self.members = make(rows, self.groups, 32, kind=torch.int32)
+        self.slot_weights = make(rows, self.blocks * 512, kind=torch.int8)
         self.slot_counts = make(rows, 8, kind=torch.int32)
-        self.slot_sums = make(rows, PARTS, 8, kind=torch.float32)
-        self.lists = make(rows, self.splits, 5, self.chunk + 16, kind=torch.int32)
-        self.tables, self.prefixes = slot_tables(device), prefix_tables(device)
-        # the slots of depths 3 and 4, each coefficient twice in a word
-        order = [0, 1, 2, 8, 3, 9, 10, 11]  # s0, s1, s2, s012, s3, s013, s023, s123 in the order of `slots.py`
-        pairs = self.tables.coefficients[:, order].to(torch.float16)[..., None].expand(-1, -1, 2).contiguous()
-        self.coefficients = pairs.view(torch.int32)[..., 0].contiguous()
+        self.slot_sums = make(rows, 8, PARTS, kind=torch.int32)
+        self.slot_units = make(rows, 8, kind=torch.float32)
+        self.hadamard = hadamard_matrix(d, device)
+        self.tables, self.prefixes = slot_tables(device), value_tables(device)
+        self.coefficients = slot_factors(device)
 
     def parts_of_values(self) -> int:
         """Programs per row of the value pass."""
         return max(1, -(-self.cache.longest // self.chunk))
 
-    def read_keys(self) -> None:
-        """Slots of the key depths, then logits."""
+    @property
+    def prepared(self) -> bool:
+        """Whether one kernel goes from queries to slots: every row is a pool of its own, of few channels."""
+        return self.policy.per_head and self.chosen and self.key_allocation is None
+
+    def choose_keys(self) -> None:
+        """Rotated queries, importances of channels, depths of channels (and their slots, where `prepared`)."""
+        cache, (_, H, G, d) = self.cache, self.queries.shape
+        if not self.prepared:
+            super().choose_keys()
+            return
+        prepare_kernel[(PARTS, self.rows)](
+            self.queries, self.hadamard, cache.key_signs, cache.key_scale, self.gains,
+            self.key_lefts, *self.tables, self.rotated,
+            self.key_importance, self.key_depths, self.allocation.bins, self.allocation.state, self.members,
+            self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units, H, cache.key_planes.shape[3], *self.queries.stride()[:3],
+            self.policy.minimum, 1.0 / math.sqrt(d), G=G, G_PAD=padded(G), D=d, D_PAD=padded(d), PARTS=PARTS,
+            GROUPS=self.groups, BLOCKS=self.blocks, BINS=BINS.value, STATE=STATE,
+            FEW=few(d, len(self.gains) - self.policy.minimum, 1), num_warps=4,
+            **self.allocation.shape, **self.launch,
+        )  # fmt: skip
+
+    def make_slots(self) -> None:
+        """Slots of the key depths."""
         cache, (_, H, G, d) = self.cache, self.queries.shape
         slots_kernel[(PARTS, self.rows)](
             self.rotated, cache.key_scale, self.key_depths, *self.tables, self.members, self.slot_weights,
-            self.slot_counts, self.slot_sums, H, self.slots, G=G, D=d, D_PAD=self.shape["D_PAD"], PARTS=PARTS,
-            num_warps=4, **self.launch,
+            self.slot_counts, self.slot_sums, self.slot_units, H, cache.key_planes.shape[3], G=G, D=d, D_PAD=self.shape["D_PAD"], PARTS=PARTS,
+            GROUPS=self.groups, BLOCKS=self.blocks, num_warps=4, **self.launch,
         )  # fmt: skip
+
+    def read_keys(self) -> None:
+        """Logits from the slots."""
+        cache, (_, H, _, d) = self.cache, self.queries.shape
+        if not self.prepared:
+            self.make_slots()
         logits_by_lanes[(self.tiles, self.rows)](
-            cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, cache.lengths,
-            self.logits, self.largests, self.totals, H, cache.key_planes.shape[3], cache.capacity, self.slots,
-            self.tiles, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=1, maxnreg=REGISTERS,
-            **self.launch,
+            cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units,
+            cache.lengths, self.logits, self.largests, H, cache.key_planes.shape[3], cache.capacity, self.tiles,
+            self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2,
+            maxnreg=KEY_REGISTERS, **self.launch,
         )  # fmt: skip
 
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
-        cache, items = self.cache, 512
-        size = cache.longest // self.allocation.cost
-        steps = 2 if self.rows * cache.longest > 1 << 20 else 1
-        weigh_by_lanes[(-(-size // (items * steps)), self.rows)](
-            self.logits, self.largests, self.totals, self.lses, self.importance, self.allocation.bins, cache.lengths,
-            cache.heads, cache.capacity, self.importance.shape[1], self.tiles, self.rows_per_pool,
-            self.allocation.cost, self.queries.shape[2], ITEMS=items, STEPS=steps,
-            STEP=min(padded(self.tiles, 1), 512), PAIRED=self.policy.paired, THREADS=128, num_warps=4, **self.launch,
+        cache, (items, steps) = self.cache, self.weighing
+        size = -(-cache.longest // self.allocation.cost)
+        programs = -(-size // (items * steps))
+        weigh_by_lanes[(programs, self.rows)](
+            self.logits, self.largests, self.lses, self.importance, self.allocation.bins,
+            *self.allocation.bracketing, cache.lengths, cache.heads, cache.capacity, self.importance.shape[1],
+            self.tiles, self.rows_per_pool, self.allocation.cost, self.policy.minimum, self.arrivals(programs),
+            G=self.queries.shape[2], ITEMS=items, STEPS=steps, STEP=min(padded(self.tiles, 1), 512),
+            PAIRED=self.policy.paired, THREADS=128, STATE=STATE, num_warps=4, **self.allocation.shape, **self.launch,
         )  # fmt: skip
 
     def read_values(self) -> None:
@@ -99,8 +140,8 @@ class FastChain(ReadChain):
         cache, policy, (_, H, G, d) = self.cache, self.policy, self.queries.shape
         mix_by_lanes[(self.splits, self.rows)](
             cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
-            self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.lists, self.mixes, H,
-            cache.capacity, self.importance.shape[1], self.rows_per_pool, policy.minimum, int(policy.paired),
-            self.splits, self.chunk, G, W=cache.stored_depth, D=d, STATE=STATE, num_warps=1, maxnreg=REGISTERS,
+            self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.mixes, H, cache.capacity,
+            self.importance.shape[1], self.rows_per_pool, policy.minimum, self.splits, G, W=cache.stored_depth, D=d,
+            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired, num_warps=WARPS, maxnreg=REGISTERS,
             **self.launch,
         )  # fmt: skip

@@ -18,6 +18,10 @@ SUMS_AND_ONES = tl.constexpr([tl.float32] * 36)
 LAST = tl.constexpr([ptx.last_factor(i) for i in range(32)])
 FOUR = tl.constexpr([tl.int32] * 4)
 LOAD_FOUR = tl.constexpr("ld.global.v4.b32 {$0,$1,$2,$3}, [$4];")
+POWER = tl.constexpr("ex2.approx.ftz.f32 $0, $1;")
+LOGARITHM = tl.constexpr("lg2.approx.ftz.f32 $0, $1;")
+HALVES = tl.constexpr(["{.reg .b16 l,h; mov.b32 {l,h}, $1; cvt.f32.f16 $0, " + part + ";}" for part in "lh"])
+"""The float16 in the low half of a word, and that in the high half, as float32."""
 
 
 @triton.jit
@@ -46,6 +50,24 @@ def times_half(a, b):
     """Products of two pairs of float16."""
     return tl.inline_asm_elementwise("mul.rn.f16x2 $0, $1, $2;", "=r,r,r", [a, b], dtype=tl.int32, is_pure=True,
                                      pack=1)  # fmt: skip
+
+
+@triton.jit
+def half_of(word, HIGH: tl.constexpr):
+    """The float16 in the low or the high half of a word, as float32."""
+    return tl.inline_asm_elementwise(HALVES[HIGH], "=f,r", [word], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def power_of_two(x):
+    """2^x, 0 below the normal numbers."""
+    return tl.inline_asm_elementwise(POWER, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+
+
+@triton.jit
+def log_of_two(x):
+    """Base-2 logarithm within 2^-22."""
+    return tl.inline_asm_elementwise(LOGARITHM, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
 @triton.jit

@@ -1,12 +1,13 @@
-"""The fast reader's first pass: key logits of 256 tokens per warp, every depth 0..8 exactly, up to 8 query heads.
+"""The fast reader's first pass: key logits of 256 tokens per program, every depth 0..8 exactly, up to 8 query heads.
 
 Mirrors the key decoder of `refimpl.readkv.reader.read_two_stages`; `prefix.key_logits_kernel` is the plain twin.
 
-    logits_by_lanes   grid (tiles, rows), 1 warp    planes copied ahead into shared memory, 8 groups of 16 slots
-        slots (`slots.py`) --xor of planes--> words --masks, products--> logits [256, 8] float16, in base 2
+    logits_by_lanes   grid (tiles, rows), 2 warps   rows of planes copied ahead into shared memory, 8 groups of 32
+        groups (`slots.py`) --xor of planes--> 8 words --masks, integer products (`keys_ptx.py`)--> sums
+        sums --unit--> logits [256, 8] float16, in base 2; their log-mass [8] per tile
 
-Both halves of every word go through the products, so a warp keeps 64 sums. Bytes: one sector of 32 per plane of a
-channel, 16 per token written.
+A warp takes two of the four bytes of every word and keeps 64 sums. Bytes: one sector of 32 per plane of a channel, each
+once; 16 per token written.
 """
 
 from __future__ import annotations
@@ -15,154 +16,243 @@ import triton
 import triton.language as tl
 
 from fastimpl.device import follow
-from fastimpl.readkv.lanes import FOUR, LAST, add_bits, high_halves, low_halves, pack_half, zero_sums
+from fastimpl.readkv import keys_ptx as ptx
+from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, log_of_two, pack_half, power_of_two
 
-BIT = tl.constexpr([i // 4 + 8 * (i // 2 % 2) for i in range(32)])
-"""The bit of a half that sum i is about."""
+BLOCK, BLOCK_OPERANDS = tl.constexpr(ptx.block_text()), tl.constexpr(ptx.block_constraints())
+READ, READ_OPERANDS = tl.constexpr(ptx.read_text(8)), tl.constexpr(",".join(["=&r"] * 8 + ["r"]))
+EIGHT, SUMS = tl.constexpr([tl.int32] * 8), tl.constexpr([tl.int32] * ptx.SUMS)
+STAGES = tl.constexpr(8)
+RING = tl.constexpr("{.shared .align 128 .b8 key_ring[8320]; mov.u32 $0, key_ring;}")
+COPY = tl.constexpr("cp.async.cg.shared.global [$1], [$2], 16, $3; cp.async.commit_group; mov.b32 $0, 0;")
+WAIT = tl.constexpr("cp.async.wait_group 6; bar.sync 0; mov.b32 $0, 0;")
+"""All but the last 6 groups copied have arrived, in both warps' copies."""
 
-RING = tl.constexpr("{.shared .align 128 .b8 key_ring[8192]; mov.u32 $0, key_ring;}")
-COPY = tl.constexpr("cp.async.cg.shared.global [$1], [$2], 16, $3; mov.b32 $0, 0;")
-COMMIT = tl.constexpr("cp.async.commit_group; mov.b32 $0, 0;")
-SYNC = tl.constexpr("bar.warp.sync 0xffffffff; mov.b32 $0, 0;")
-READ_FOUR = tl.constexpr(
-    "ld.shared.b32 $0, [$4]; ld.shared.b32 $1, [$4+128]; ld.shared.b32 $2, [$4+256]; ld.shared.b32 $3, [$4+384];"
+CLAMP = tl.constexpr(
+    "{.reg .b32 m; mov.b32 m, 0x7B537B53; min.f16x2 $0, $1, m; mov.b32 m, 0xFB53FB53; max.f16x2 $0, $0, m;}"
 )
-READ_OPERANDS = tl.constexpr("=&r,=&r,=&r,=&r,r")
-STAGES = tl.constexpr([8, 4, 2, 2])
-WAITS = tl.constexpr([f"cp.async.wait_group {n}; bar.warp.sync 0xffffffff; mov.b32 $0, 0;" for n in (6, 2, 0, 0)])
-"""Groups of 16 slots of order 1, 3, 5, 7 that the ring holds, and how long to wait for the oldest."""
+"""Logits are kept within 60000, a float16."""
 
-FARTHEST = tl.constexpr(60000.0)
-"""Logits are kept within float16."""
-
-
-@triton.jit
-def copy_slots(members, planes, ring, group, count, capacity, words, lane, ORDER: tl.constexpr, STAGES: tl.constexpr):
-    """Start the copy of group ``group`` of 16 slots into the ring: a lane copies half a sector of one slot's planes.
-
-    Slot 4 q + i lies at place 4 i + q, so that four lanes that read their i-th slots meet in no bank.
-    """
-    slot, place = lane >> 1, ((lane >> 1) & 3) * 4 + (lane >> 3)
-    live = group * 16 + slot < count
-    size = tl.where(live, 16, 0)
-    target = ring + group % STAGES * (512 * ORDER) + place * 32 + (lane & 1) * 16
-    for j in tl.static_range(ORDER):
-        member = tl.load(members + j * capacity + group * 16 + slot, mask=live, other=0)
-        source = (planes + member.to(tl.int64) * words + (lane & 1) * 4).to(tl.int64)
-        tl.inline_asm_elementwise(COPY, "=r,r,l,r", [target + 512 * j, source, size], dtype=tl.int32, is_pure=False,
-                                  pack=1)  # fmt: skip
-    tl.inline_asm_elementwise(COMMIT, "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)
+HIGHER = tl.constexpr("max.f16x2 $0, $1, $2;")
+ACROSS = tl.constexpr([f"shfl.sync.bfly.b32 $0, $1, {step}, 0x1f, 0xffffffff;" for step in (4, 8, 16)])
+KEEP = tl.constexpr("st.shared.b32 [$1], $2; mov.b32 $0, 0;")
+SYNC = tl.constexpr("bar.sync 0; mov.b32 $0, 0;")
+FETCH = tl.constexpr("ld.shared.b32 $0, [$1];")
 
 
 @triton.jit
-def add_slots(
-    planes, members, weights, ring, count, capacity, words, lane, low, high, KIND: tl.constexpr
-):  # fmt: skip
-    """The sums of both halves of the words after all slots of order 2 KIND + 1."""
-    group, quad = lane >> 2, lane & 3
-    ORDER: tl.constexpr = 2 * KIND + 1
-    AHEAD: tl.constexpr = STAGES[KIND]
-    if count > 0:
-        tl.inline_asm_elementwise(SYNC, "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)
-        for i in tl.static_range(AHEAD - 1):
-            copy_slots(members, planes, ring, i, count, capacity, words, lane, ORDER, AHEAD)
-        own = (weights + (quad * 8 + group) * 4).to(tl.pointer_type(tl.int64))
-        following = tl.load(own)
-        for i in range((count + 15) // 16):
-            weight = following
-            following = tl.load(own + (i + 1) * 32, mask=lane * 0 + (i + 1) * 16 < count, other=0)
-            tl.inline_asm_elementwise(WAITS[KIND], "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)
-            at = ring + i % AHEAD * (512 * ORDER) + quad * 32 + group * 4
-            a, b, c, d = tl.inline_asm_elementwise(READ_FOUR, READ_OPERANDS, [at], dtype=FOUR, is_pure=False, pack=1)
-            for j in tl.static_range(1, ORDER):
-                e, f, g, h = tl.inline_asm_elementwise(READ_FOUR, READ_OPERANDS, [at + 512 * j], dtype=FOUR,
-                                                       is_pure=False, pack=1)  # fmt: skip
-                a, b, c, d = a ^ e, b ^ f, c ^ g, d ^ h
-            copy_slots(members, planes, ring, i + (AHEAD - 1), count, capacity, words, lane, ORDER, AHEAD)
-            w0, w1 = weight.to(tl.int32), (weight >> 32).to(tl.int32)
-            low = add_bits(low_halves(a, b), low_halves(c, d), w0, w1, low)
-            high = add_bits(high_halves(a, b), high_halves(c, d), w0, w1, high)
-    return low, high
+def effect(text: tl.constexpr, operands: tl.constexpr, arguments):
+    """A word out of a text that is run where it stands."""
+    return tl.inline_asm_elementwise(text, operands, arguments, dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
-def per_quad(x, MAXIMUM: tl.constexpr):
-    """The largest (or the sum) over rows of one number per lane, back on every lane."""
-    tile = tl.reshape(x, [8, 4])
-    if MAXIMUM:
-        total = tl.max(tile, 0)
-    else:
-        total = tl.sum(tile, 0)
-    return tl.reshape(tl.broadcast_to(total[None, :], [8, 4]), [32])
+def word_of(text: tl.constexpr, operands: tl.constexpr, arguments):
+    """A word out of a text without effects."""
+    return tl.inline_asm_elementwise(text, operands, arguments, dtype=tl.int32, is_pure=True, pack=1)
 
 
 @triton.jit
-def finish_half(sums, even, odd, token, length, scale_log2):
-    """Logits of one half of the words as they are stored, and the largest of each column on this lane."""
+def load_four(at):
+    """Four words of 16 bytes."""
+    return tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at.to(tl.int64)], dtype=FOUR, is_pure=False, pack=1)
+
+
+@triton.jit
+def copy_group(member, planes, target, stage):
+    """Start the copy of a group into the ring: half a sector of a thread's row; 0 where there is none."""
+    effect(COPY, "=r,r,l,r", (target + stage, (planes + member).to(tl.int64), tl.where(member < 0, 0, 16)))
+
+
+@triton.jit
+def next_words(members, member, planes, target, at, stage):
+    """A lane's eight words of the group at ``stage`` of the ring, and the row that its thread copies in the next turn."""
+    effect(WAIT, "=r,r", (at,))
+    found = tl.inline_asm_elementwise(READ, READ_OPERANDS, [at + stage], dtype=EIGHT, is_pure=False, pack=1)
+    copy_group(member, planes, target, (stage - 1024) & (STAGES * 1024 - 1))
+    return found, tl.load(members)
+
+
+@triton.jit
+def add_block(words, selector, weights, sums):
+    """The sums after one block of slots."""
+    return tl.inline_asm_elementwise(BLOCK, BLOCK_OPERANDS, words + (selector,) + weights + sums, dtype=SUMS,
+                                     is_pure=True, pack=1)  # fmt: skip
+
+
+@triton.jit
+def odd_subsets(a, b, c, d):
+    """Words of the eight slots of a channel's first block."""
+    return (a, b, c, a ^ b ^ c, d, a ^ b ^ d, a ^ c ^ d, b ^ c ^ d)
+
+
+@triton.jit
+def turned(words, other):
+    """Eight words, each turned over where ``other`` is set."""
+    return (words[0] ^ other, words[1] ^ other, words[2] ^ other, words[3] ^ other, words[4] ^ other, words[5] ^ other,
+            words[6] ^ other, words[7] ^ other)  # fmt: skip
+
+
+@triton.jit
+def sums_of_groups(members, first_rows, counts, planes, weights, target, at, selector, sums):
+    """64 sums of every lane after all groups of a row; ``first_rows``: those of the first seven."""
+    fours, eights, sixteens = tl.load(counts), tl.load(counts + 1), tl.load(counts + 2)
+    groups = fours + eights + sixteens + tl.load(counts + 3)
+    at8, at7, at6, at5 = tl.load(counts + 4), tl.load(counts + 5), tl.load(counts + 6), tl.load(counts + 7)
+    for i in tl.static_range(STAGES - 1):
+        copy_group(first_rows[i], planes, target, i * 1024)
+    next_row, block, stage = (STAGES - 1) * 32, 0, 0
+    member = tl.load(members + next_row)
+    for group in range(fours):
+        weight = load_four(weights + block)
+        next_row += 32
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
+        stage = (stage + 1024) & (STAGES * 1024 - 1)
+        block += 512
+        slots = odd_subsets(p[0], p[1], p[2], p[3])
+        sums = add_block(slots, selector, weight, sums)
+        if group < at5:
+            blocks = 2 << ((group < at6).to(tl.int32) + (group < at7).to(tl.int32) + (group < at8).to(tl.int32))
+            for k in range(1, blocks):
+                weight = load_four(weights + block)
+                block += 512
+                plane = tl.where(k % 2 == 1, p[4], tl.where(k % 4 == 2, p[5], tl.where(k % 8 == 4, p[6], p[7])))
+                slots = turned(slots, plane ^ p[0])
+                sums = add_block(slots, selector, weight, sums)
+    for _ in range(fours, fours + eights):
+        weight = load_four(weights + block)
+        next_row += 32
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
+        stage = (stage + 1024) & (STAGES * 1024 - 1)
+        block += 512
+        slots = (p[0], p[1], p[2], p[0] ^ p[1] ^ p[2], p[4], p[5], p[6], p[4] ^ p[5] ^ p[6])
+        sums = add_block(slots, selector, weight, sums)
+    for _ in range(fours + eights, groups):
+        weight = load_four(weights + block)
+        next_row += 32
+        p, member = next_words(members + next_row, member, planes, target, at, stage)
+        stage = (stage + 1024) & (STAGES * 1024 - 1)
+        block += 512
+        sums = add_block(p, selector, weight, sums)
+    return sums
+
+
+@triton.jit
+def sum_of_bit(sums, place: tl.constexpr, BIT: tl.constexpr):
+    """2^BIT times the sum of weights over one bit, as float32."""
+    high, low = sums[4 * BIT + place], sums[32 + 4 * BIT + place]
+    if BIT == 7:  # of the whole byte, less the other seven
+        for b in tl.static_range(7):
+            high -= sums[4 * b + place]
+            low -= sums[32 + 4 * b + place]
+    return high.to(tl.float32) * 256.0 + low.to(tl.float32)
+
+
+@triton.jit
+def packed_logits(sums, even, odd, even_rest, odd_rest):
+    """16 words of two heads' float16 logits: of bit b and row half r at 2 b + r."""
     found = ()
-    top_even, top_odd = even * 0.0 - 1e30, even * 0.0 - 1e30
-    for i in tl.static_range(32):
-        taken = (even if i % 2 == 0 else odd) if BIT[i] != 15 else even * 0.0
-        value = sums[i] * (scale_log2 * LAST[i]) - taken * scale_log2
-        value = tl.minimum(tl.maximum(value, -FARTHEST), FARTHEST)
-        value = tl.where(token + 8 * BIT[i] < length, value.to(tl.float16).to(tl.float32), -1e30)
-        if i % 2 == 0:
-            top_even = tl.maximum(top_even, value)
-        else:
-            top_odd = tl.maximum(top_odd, value)
-        found = found + (value,)
-    return found, top_even, top_odd
+    for i in tl.static_range(16):
+        first = sum_of_bit(sums, 2 * (i % 2), i // 2) * (even * 0.5 ** (i // 2)) - even_rest
+        second = sum_of_bit(sums, 2 * (i % 2) + 1, i // 2) * (odd * 0.5 ** (i // 2)) - odd_rest
+        found = found + (word_of(CLAMP, "=&r,r", (pack_half(first, second),)),)
+    return found
 
 
 @triton.jit
-def store_half(found, top_even, top_odd, out):
-    """Store one half's logits, 128 bytes at a time; the sums of their powers on this lane."""
-    sum_even, sum_odd = top_even * 0.0, top_even * 0.0
-    for i in tl.static_range(0, 32, 2):
-        sum_even += tl.exp2(found[i] - top_even)
-        sum_odd += tl.exp2(found[i + 1] - top_odd)
-        tl.store(out + 32 * BIT[i], pack_half(found[i], found[i + 1]))
-    return sum_even, sum_odd
+def inside(found, room):
+    """The same words, -inf for tokens from ``room`` on, counted from the lane's first."""
+    kept = ()
+    for i in tl.static_range(16):
+        kept = kept + (tl.where(8 * (i // 2) + 64 * (i % 2) < room, found[i], -0x3FF0400),)  # -inf twice
+    return kept
 
 
-@triton.jit(do_not_specialize=["heads", "words", "capacity", "slots", "tiles"])
+@triton.jit
+def across(x, STEP: tl.constexpr):
+    """A word of the lane that differs in one bit of its number: 4, 8 or 16 for STEP 0, 1, 2."""
+    return tl.inline_asm_elementwise(ACROSS[STEP], "=r,r", [x], dtype=tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def log_mass(found):
+    """Base-2 log-masses of a warp's tokens, of two heads, on every lane of a quad."""
+    top = found[0]
+    for i in tl.static_range(1, 16):
+        top = word_of(HIGHER, "=r,r,r", (top, found[i]))
+    for i in tl.static_range(3):
+        top = word_of(HIGHER, "=r,r,r", (top, across(top, i)))
+    even, odd = tl.maximum(half_of(top, 0), -60001.0), tl.maximum(half_of(top, 1), -60001.0)  # no token: finite
+    first, second = even * 0.0, odd * 0.0
+    for i in tl.static_range(16):
+        first += power_of_two(half_of(found[i], 0) - even)
+        second += power_of_two(half_of(found[i], 1) - odd)
+    for i in tl.static_range(3):
+        first += across(first.to(tl.int32, bitcast=True), i).to(tl.float32, bitcast=True)
+        second += across(second.to(tl.int32, bitcast=True), i).to(tl.float32, bitcast=True)
+    return even + log_of_two(first), odd + log_of_two(second)
+
+
+@triton.jit
+def store_mass(found, at, masses, thread):
+    """The log-mass of both warps' tokens, one thread per head; 34 words of shared memory at ``at``."""
+    even, odd = log_mass(found)
+    lane, own = thread & 31, at + (thread >> 5) * 64
+    own = own + tl.where(lane < 4, lane * 8, 32)  # words that nobody reads, for lanes of other groups
+    effect(KEEP, "=r,r,f", (own, even))
+    effect(KEEP, "=r,r,f", (own + 4, odd))
+    effect(SYNC, "=r,r", (thread,))
+    first = effect(FETCH, "=r,r", (at + (thread & 7) * 4,)).to(tl.float32, bitcast=True)
+    second = effect(FETCH, "=r,r", (at + 64 + (thread & 7) * 4,)).to(tl.float32, bitcast=True)
+    top = tl.maximum(first, second)
+    mass = top + log_of_two(power_of_two(first - top) + power_of_two(second - top))
+    tl.store(masses + thread, mass, mask=thread < 8)
+
+
+@triton.jit(do_not_specialize=["heads", "words", "capacity", "tiles", "groups_capacity", "blocks_capacity"])
 def logits_by_lanes(
-    planes, members, weights, counts, sums_of_weights, lengths, logits, largests, totals, heads, words, capacity,
-    slots, tiles, scale_log2, W: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr, DEPENDENT: tl.constexpr,
+    planes, members, weights, counts, sums_of_weights, units, lengths, logits, masses, heads, words, capacity, tiles,
+    groups_capacity, blocks_capacity, scale_log2, W: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """Base-2 logits [256, 8] of one tile of one row, their largest and their sum of powers per head."""
-    follow(DEPENDENT)
+    """Base-2 logits [256, 8] of one tile of one row, and their log-mass per head."""
     tile, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
-    lane = tl.arange(0, 32)
+    thread = tl.arange(0, 64)
+    lane, warp = thread & 31, thread >> 5
     group, quad = lane >> 2, lane & 3
     length = tl.load(lengths + row // heads)
-    zero = lane.to(tl.float32) * 0.0
-    at = (row * tiles + tile) * 8 + quad * 2
+    ring = effect(RING, "=r,r", (thread,))
+    follow(DEPENDENT)
+    place, half = thread >> 1, thread & 1  # a thread copies half a sector of a row
+    members += row * groups_capacity * 32 + place
+    first_rows = ()
+    for i in tl.static_range(STAGES - 1):
+        first_rows = first_rows + (tl.load(members + i * 32),)
+    masses += (row * tiles + tile) * 8
     if tile * 256 >= length:
-        for column in tl.static_range(2):
-            tl.store(largests + at + column, zero - 1e30, mask=lane < 4)
-            tl.store(totals + at + column, zero, mask=lane < 4)
+        tl.store(masses + thread, thread * 0.0 - 1e30, mask=thread < 8)
         return
-    ring = tl.inline_asm_elementwise(RING, "=r,r", [lane], dtype=tl.int32, is_pure=False, pack=1)
-    own = planes + row * (W * D) * words + tile * 8
-    low, high = zero_sums(zero, 32), zero_sums(zero, 32)
-    for order in tl.static_range(4):
-        count, first = tl.load(counts + row * 8 + order), tl.load(counts + row * 8 + 4 + order)
-        low, high = add_slots(own, members + row * 7 * slots + first, weights + (row * slots + first) * 8, ring, count,
-                              slots, words, lane, low, high, order)  # fmt: skip
-    even, odd = zero, zero
-    for part in tl.static_range(PARTS):
-        even += tl.load(sums_of_weights + (row * PARTS + part) * 8 + quad * 2)
-        odd += tl.load(sums_of_weights + (row * PARTS + part) * 8 + quad * 2 + 1)
-    token = tile * 256 + group
-    low_found, top_even, top_odd = finish_half(low, even, odd, token, length, scale_log2)
-    high_found, also_even, also_odd = finish_half(high, even, odd, token + 128, length, scale_log2)
-    top_even = per_quad(tl.maximum(top_even, also_even), True)
-    top_odd = per_quad(tl.maximum(top_odd, also_odd), True)
+    sums = ()
+    for _ in tl.static_range(64):
+        sums = sums + (thread * 0,)
+    target = ring + (place & 7) * 128 + (place >> 3) * 32 + half * 16
+    sums = sums_of_groups(members, first_rows, counts + row * 8,
+                          planes + row * (W * D) * words + tile * 8 + half * 4, weights + row * blocks_capacity * 512 + lane * 16,
+                          target, ring + quad * 32 + group * 4, tl.where(warp == 0, 0x5140, 0x7362), sums)  # fmt: skip
+    own = sums_of_weights + (row * 8 + quad * 2) * PARTS
+    even, odd = thread * 0, thread * 0
+    for part in tl.static_range(0, PARTS, 4):
+        first, second = load_four(own + part), load_four(own + PARTS + part)
+        even += first[0] + first[1] + first[2] + first[3]
+        odd += second[0] + second[1] + second[2] + second[3]
+    even_unit = tl.load(units + row * 8 + quad * 2) * scale_log2
+    odd_unit = tl.load(units + row * 8 + quad * 2 + 1) * scale_log2
+    found = packed_logits(sums, 2.0 * even_unit, 2.0 * odd_unit, even.to(tl.float32) * even_unit,
+                          odd.to(tl.float32) * odd_unit)  # fmt: skip
+    token = tile * 256 + warp * 128 + group
+    if tile * 256 + 256 > length:
+        found = inside(found, length - token)
     out = (logits + (row * capacity + token) * 8 + quad * 2).to(tl.pointer_type(tl.int32))
-    sum_even, sum_odd = store_half(low_found, top_even, top_odd, out)
-    more_even, more_odd = store_half(high_found, top_even, top_odd, out + 512)
-    tl.store(largests + at, top_even, mask=lane < 4)
-    tl.store(largests + at + 1, top_odd, mask=lane < 4)
-    tl.store(totals + at, per_quad(sum_even + more_even, False), mask=lane < 4)
-    tl.store(totals + at + 1, per_quad(sum_odd + more_odd, False), mask=lane < 4)
+    for i in tl.static_range(16):
+        tl.store(out + 4 * (8 * (i // 2) + 64 * (i % 2)), found[i])
+    store_mass(found, ring + 8192, masses, thread)

@@ -70,11 +70,11 @@ def bits_constraints(ones: bool) -> str:
     return ",".join(["=&f"] * count + ["r"] * 4 + ["f"] * count)
 
 
-def _transpose() -> list[str]:
-    """Turn u0..u7 (a plane each) into codes: byte j of u_i gets bit p from bit i of byte j of plane p."""
+def _transpose(planes: int) -> list[str]:
+    """Turn u0, u1, .. (8 planes, or 4) into codes: byte (nibble) j of u_i gets bit p from bit i of byte j of plane p."""
     lines = []
-    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F)):
-        for low in range(8):
+    for shift, mask in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F))[: planes.bit_length() - 1]:
+        for low in range(planes):
             if low & shift:
                 continue
             a, b = f"u{low}", f"u{low + shift}"
@@ -85,28 +85,31 @@ def _transpose() -> list[str]:
     return lines
 
 
+def codes_text() -> str:
+    """Whole codes. Outputs: 8 words, byte j of word i has bit p from bit i of byte j of plane p; inputs: the 8 planes."""
+    lines = ["{.reg .b32 t,s; .reg .b32 u<8>;", *(f"mov.b32 u{p}, ${8 + p};" for p in range(8)), *_transpose(8)]
+    return "\n".join([*lines, *(f"mov.b32 ${i}, u{i};" for i in range(8)), "}"])
+
+
 def table_text() -> str:
     """Sums += centroids x weights, centroids looked up by whole codes in shared memory.
 
-    Outputs: 32 sums; inputs: 8 planes of items 4q and 4q + 1, 8 of items 4q + 2 and 4q + 3, addresses of the four
-    items' tables (float16, 256 entries, bit p of the index is plane p), two words of weights, the sums before.
+    Outputs: 32 sums; inputs: codes of items 4q and 4q + 1 (8 words of `codes_text`), of items 4q + 2 and 4q + 3,
+    addresses of the four items' tables (float16, 256 entries, bit p of the index is plane p), two words of weights, the
+    sums before.
     """
-    lines = ["{.reg .b32 t,s; .reg .b32 u<8>; .reg .b32 c<16>; .reg .b32 a<4>; .reg .b16 h<4>;"]
-    for half in range(2):
-        lines += [f"mov.b32 u{p}, ${SUMS + 8 * half + p};" for p in range(8)]
-        lines += _transpose()
-        lines += [f"mov.b32 c{8 * half + i}, u{i};" for i in range(8)]
+    lines = ["{.reg .b32 t; .reg .b32 a<4>; .reg .b32 h<4>;"]
     address = [f"${SUMS + 16 + k}" for k in range(4)]
     weights, before, after = f"{{${SUMS + 20},${SUMS + 21}}}", _sums(SUMS + 22), _sums(0)
     for b in range(8):
         for half in range(2):
-            code = f"c{8 * half + b}"
+            code = f"${SUMS + 8 * half + b}"
             for byte in range(4):  # item, row half: (0, 0), (0, 1), (1, 0), (1, 1)
                 lines.append(
                     f"bfe.u32 t, {code}, {8 * byte}, 8; mad.lo.u32 t, t, 2, {address[2 * half + byte // 2]};"
-                    f"ld.shared.b16 h{byte}, [t];"
+                    f"ld.shared.u16 h{byte}, [t];"
                 )
-            lines.append(f"mov.b32 a{2 * half}, {{h0,h2}}; mov.b32 a{2 * half + 1}, {{h1,h3}};")
+            lines.append(f"mad.lo.u32 a{2 * half}, h2, 65536, h0; mad.lo.u32 a{2 * half + 1}, h3, 65536, h1;")
         lines.append(f"{MMA} {after[b]}, {{a0,a1,a2,a3}}, {weights}, {before[b]};")
     return "\n".join([*lines, "}"])
 
@@ -116,29 +119,38 @@ def table_constraints() -> str:
     return ",".join(["=&f"] * SUMS + ["r"] * 22 + ["f"] * SUMS)
 
 
-def fill_text() -> str:
-    """Copy 2048 bytes to shared memory, one warp. Output: their address there; input: their address in global memory."""
-    lines = [
-        "{.shared .align 16 .b8 prefix_tables[2048]; .reg .b32 l,o,x<4>; .reg .b64 p,w;",
-        "mov.u32 l, %laneid; shl.b32 l, l, 4; cvt.u64.u32 w, l; add.u64 p, $1, w;",
-        "mov.u32 o, prefix_tables; mov.b32 $0, o; add.u32 o, o, l;",
-    ]
-    for i in range(4):
-        four = "{x0,x1,x2,x3}"
-        lines.append(f"ld.global.v4.b32 {four}, [p+{512 * i}]; st.shared.v4.b32 [o+{512 * i}], {four};")
-    return "\n".join([*lines, "bar.warp.sync 0xffffffff;}"])
+def pair_codes_text() -> str:
+    """Codes of four planes, two items at a time. Outputs: 8 words; inputs: the 4 planes.
 
-
-def places_text(kinds: int) -> str:
-    """Where each lane's item goes in the list of its kind, and how long every list is then.
-
-    Outputs: the place, then ``kinds`` lengths; inputs: the kind (``kinds`` or more: none), then the lengths before.
+    Byte j of word 2 i + k has the codes of bit i + 4 k + 8 j: the low half's item in the low nibble, the other above.
     """
-    lines = ["{.reg .pred p; .reg .b32 mine,lower,m,n; mov.u32 lower, %lanemask_lt; mov.b32 mine, 0; mov.b32 $0, 0;"]
-    for k in range(kinds):
-        before, after = f"${kinds + 2 + k}", f"${1 + k}"
-        lines.append(
-            f"setp.eq.s32 p, ${kinds + 1}, {k}; vote.sync.ballot.b32 m, p, 0xffffffff; @p mov.b32 mine, m;"
-            f"@p mov.b32 $0, {before}; popc.b32 n, m; add.s32 {after}, {before}, n;"
-        )
-    return "\n".join([*lines, "and.b32 mine, mine, lower; popc.b32 n, mine; add.s32 $0, $0, n;", "}"])
+    lines = ["{.reg .b32 t,s; .reg .b32 u<4>;", *(f"mov.b32 u{p}, ${8 + p};" for p in range(4)), *_transpose(4)]
+    for i in range(4):
+        lines.append(f"shr.u32 t, u{i}, 12; lop3.b32 ${2 * i}, u{i}, t, 0x0F0F0F0F, 0xE4;")
+        lines.append(f"shr.u32 s, u{i}, 4; shr.u32 t, u{i}, 16; lop3.b32 ${2 * i + 1}, s, t, 0x0F0F0F0F, 0xE4;")
+    return "\n".join([*lines, "}"])
+
+
+def pair_table_text() -> str:
+    """Sums += centroids of depth 4 x weights, two items per look-up.
+
+    Outputs: 32 sums; inputs: 8 words of `pair_codes_text` of items 4q and 4q + 1, 8 of items 4q + 2 and 4q + 3, the
+    table's address (256 pairs of float16), two words of weights, the sums before.
+    """
+    lines = ["{.reg .b32 t; .reg .b32 a<4>;"]
+    weights, before, after = f"{{${SUMS + 17},${SUMS + 18}}}", _sums(SUMS + 19), _sums(0)
+    for b in range(8):
+        for half in range(2):
+            code = f"${SUMS + 8 * half + b % 4 * 2 + b // 4}"
+            for byte in range(2):
+                lines.append(
+                    f"bfe.u32 t, {code}, {8 * byte}, 8; mad.lo.u32 t, t, 4, ${SUMS + 16};"
+                    f"ld.shared.b32 a{2 * half + byte}, [t];"
+                )
+        lines.append(f"{MMA} {after[b]}, {{a0,a1,a2,a3}}, {weights}, {before[b]};")
+    return "\n".join([*lines, "}"])
+
+
+def pair_table_constraints() -> str:
+    """The operands of `pair_table_text`."""
+    return ",".join(["=&f"] * SUMS + ["r"] * 19 + ["f"] * SUMS)

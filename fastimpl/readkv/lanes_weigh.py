@@ -2,8 +2,9 @@
 
 Mirrors `refimpl.readkv.importance.readkv_value_importance` inside the reader; `weigh.weigh_kernel` is the plain twin.
 
-    weigh_by_lanes   grid (blocks, rows)   logits [256 B per 16 tokens] -> weights -> importance -> bins in shared memory,
-                                           added to the pool's once
+    weigh_by_lanes   grid (blocks, rows)   log-masses of tiles -> of the row; logits [256 B per 16 tokens] -> squared
+                                           weights -> importance -> bins in shared memory, added to the pool's once;
+                                           a pool's last program then finds the bracket of its bar (`threshold.py`)
 
 An item belongs to one thread: a value that Triton keeps in several threads would be counted several times.
 Bytes: 16 per token read, 4 per item written.
@@ -16,9 +17,8 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv.bar import row_items
-from fastimpl.readkv.lanes import FOUR, LOAD_FOUR
-from fastimpl.readkv.threshold import BINS, bin_of, item_cost
-from fastimpl.readkv.weigh import log_mass_of_tiles
+from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, power_of_two
+from fastimpl.readkv.threshold import BINS, arrive, bin_of, bracket_of, item_cost
 
 OWN_BINS = tl.constexpr("{.shared .align 16 .b8 importance_bins[16384]; mov.u32 $0, importance_bins;}")
 CLEAR_BIN = tl.constexpr("{.reg .b32 z; mov.b32 z, 0; st.shared.b32 [$1], z; mov.b32 $0, z;}")
@@ -42,50 +42,86 @@ def cleared_bins(THREADS: tl.constexpr):
 
 
 @triton.jit
-def squares_of(logits, token, length, lses):
-    """Sums of the squared weights of tokens [N], eight float16 logits each; 0 beyond ``length``."""
+def log_mass_of_row(masses, row, tiles, STEP: tl.constexpr):
+    """Base-2 log-masses [8] of a row out of its tiles'."""
+    group, lane = tl.arange(0, 8), tl.arange(0, STEP)
+    top, total = tl.full([8], -1e30, tl.float32), tl.zeros([8], tl.float32)
+    for first in range(0, tiles, STEP):
+        tile = first + lane
+        mass = tl.load(masses + (row * tiles + tile)[:, None] * 8 + group[None, :], mask=(tile < tiles)[:, None],
+                       other=-1e30)  # fmt: skip
+        higher = tl.maximum(top, tl.max(mass, 0))
+        total = total * tl.exp2(top - higher) + tl.sum(tl.exp2(mass - higher[None, :]), 0)
+        top = higher
+    return top + tl.log2(tl.maximum(total, 1e-30))
+
+
+@triton.jit
+def eight_logits(logits, token):
+    """The eight float16 logits of tokens [N], in four words."""
     at = (logits + token.to(tl.int64) * 8).to(tl.int64)
-    words = tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at], dtype=FOUR, is_pure=False, pack=1)
-    total = tl.zeros(token.shape, tl.float32)
-    for i in tl.static_range(4):
+    return tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at], dtype=FOUR, is_pure=False, pack=1)
+
+
+@triton.jit
+def item_logits(logits, item, items_capacity, PAIRED: tl.constexpr):
+    """The logits of an item's tokens; beyond the row's room, of its last."""
+    item = tl.minimum(item, items_capacity - 1)
+    if PAIRED:
+        found = eight_logits(logits, item * 2) + eight_logits(logits, item * 2 + 1)
+    else:
+        found = eight_logits(logits, item)
+    return found
+
+
+@triton.jit
+def squares_of(words, doubled, G: tl.constexpr, WORDS: tl.constexpr):
+    """Sums of squared weights of tokens' logits, four words each, under twice the log-masses."""
+    total = words[0].to(tl.float32) * 0.0
+    for i in tl.static_range(WORDS):
         for half in tl.static_range(2):
-            bits = (words[i] >> (16 * half)).to(tl.int16)
-            weight = tl.exp2(bits.to(tl.float16, bitcast=True).to(tl.float32) - lses[2 * i + half])
-            total += weight * weight
-    return tl.where(token < length, total, 0.0)
+            if i % 4 * 2 + half < G:
+                total += power_of_two(half_of(words[i], half) * 2.0 - doubled[i % 4 * 2 + half])
+    return total
 
 
 @triton.jit
 def weigh_by_lanes(
-    logits, largests, totals, lses, importance, bins, lengths, heads, capacity, items_capacity, tiles, rows_per_pool,
-    cost, group_size, ITEMS: tl.constexpr, STEPS: tl.constexpr, STEP: tl.constexpr, PAIRED: tl.constexpr,
-    THREADS: tl.constexpr, DEPENDENT: tl.constexpr,
+    logits, masses, lses, importance, bins, suffixes, lefts, gains, state, lengths, heads, capacity, items_capacity,
+    tiles, rows_per_pool, cost, minimum, programs, G: tl.constexpr, ITEMS: tl.constexpr, STEPS: tl.constexpr,
+    STEP: tl.constexpr, PAIRED: tl.constexpr, THREADS: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr,
+    STATE: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Importances of STEPS * ITEMS items of one row, added to its pool's bins through bins in shared memory."""
     own = cleared_bins(THREADS)
     follow(DEPENDENT)
     row, group = tl.program_id(1).to(tl.int64), tl.arange(0, 8)
-    lse = log_mass_of_tiles(largests, totals, row, tiles, 8, STEP)
+    logits += row * capacity * 8
+    room = capacity // 2 if PAIRED else capacity
+    first = tl.program_id(0) * (STEPS * ITEMS) + tl.arange(0, ITEMS)
+    words = item_logits(logits, first, room, PAIRED)
+    lse = log_mass_of_row(masses, row, tiles, STEP)
     if tl.program_id(0) == 0:
         tl.store(lses + row * 8 + group, lse)
-    lse = tl.where(group < group_size, lse, 1e30)  # columns that are no query head weigh nothing
-    each = ()
+    doubled = ()
     for g in tl.static_range(8):
-        each = each + (tl.sum(tl.where(group == g, lse, 0.0), 0),)
-    length = tl.load(lengths + row // heads)
+        doubled = doubled + (2.0 * tl.sum(tl.where(group == g, lse, 0.0), 0),)
     items, one, last = row_items(lengths, row, heads, 0, cost, cost, True, PAIRED)
-    for step in range(STEPS):
-        item = (tl.program_id(0) * STEPS + step) * ITEMS + tl.arange(0, ITEMS)
-        if PAIRED:
-            value = squares_of(logits + row * capacity * 8, item * 2, length, each)
-            value += squares_of(logits + row * capacity * 8, item * 2 + 1, length, each)
-        else:
-            value = squares_of(logits + row * capacity * 8, item, length, each)
+    for step in tl.static_range(STEPS):
+        item = first + step * ITEMS
+        following = words
+        if step + 1 < STEPS:
+            following = item_logits(logits, item + ITEMS, room, PAIRED)
+        value = squares_of(words, doubled, G, 8 if PAIRED else 4)
         tl.store(importance + row * items_capacity + item, value, mask=item < items)
         tl.inline_asm_elementwise(ADD_TO_BIN, "=r,r,r",
                                   [own + 4 * bin_of(value), item_cost(item, items, one, last)], dtype=tl.int32,
                                   is_pure=False, pack=1)  # fmt: skip
+        words = following
     tl.debug_barrier()
     j = tl.arange(0, BINS)
     amount = shared_word(READ_BIN, own + 4 * j)
-    tl.atomic_add(bins + row // rows_per_pool * BINS + j, amount, mask=amount > 0, sem="relaxed")
+    pool = row // rows_per_pool
+    tl.atomic_add(bins + pool * BINS + j, amount, mask=amount > 0, sem="relaxed")
+    if arrive(state + pool * STATE, programs):
+        bracket_of(bins, suffixes, lefts, gains, state, pool, minimum, LEVELS, W_PAD, STATE)

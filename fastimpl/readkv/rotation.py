@@ -2,14 +2,18 @@
 
 Mirrors `refimpl.readkv.rotation.readkv_rotate` and `unrotate`.
 
-    grid (rows / ROWS)   x [ROWS, d] * signs --dot--> H [d, d] of +-1 --> * 1/sqrt(d), once
+    grid (rows / ROWS, d / WIDTH)   for every run of WIDTH channels: x [ROWS, WIDTH] * signs --dot--> H [WIDTH, WIDTH]
+                                    of +-1, times +-1 --> sum --> * 1/sqrt(d), once
 
-H is made on the way: its entry (i, j) is the parity of i & j. Its products are exact, so a half-precision input goes
-through the tensor cores without loss, and float32 in three bfloat16 parts. Bytes: every element read once and written once.
+H is made on the way: its entry (i, j) is the parity of i & j, so its blocks are one small H, or its negative: no matrix
+larger than 128 x 128 is made, however large d is. Its products are exact, so a half-precision input goes through the
+tensor cores without loss, and float32 in three bfloat16 parts. Bytes: every element written once and read once, d / 128
+times from the cache where d is larger.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -21,17 +25,36 @@ from fastimpl.checks import FLOATS, ArgumentError, Sizes
 from fastimpl.device import INTERPRETED, dot, narrowed, padded
 
 ROWS = 128 if INTERPRETED.value else 32
+WIDTH = 128
+"""The largest matrix that a program makes."""
+
+
+@functools.cache
+def hadamard_matrix(d: int, device: torch.device) -> torch.Tensor:
+    """The unscaled Hadamard matrix [d, d] in natural order, bfloat16.
+
+    >>> hadamard_matrix(2, torch.device("cpu")).tolist()
+    [[1.0, 1.0], [1.0, -1.0]]
+    """
+    matrix = torch.ones(1, 1)
+    while len(matrix) < d:
+        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
+    return matrix.to(torch.bfloat16).to(device)
+
+
+@triton.jit
+def odd_bits(i, j):
+    """Whether i & j, both below 2^16, has an odd number of bits, in bit 0 (others are anything)."""
+    bits = i & j
+    bits = bits ^ (bits >> 8)
+    bits = bits ^ (bits >> 4)
+    return 0x6996 >> (bits & 15)  # the parities of 0 to 15
 
 
 @triton.jit
 def hadamard_sign(i, j):
     """+1 or -1: the entry of the Hadamard matrix in natural order at row i, column j, both below 2^16."""
-    bits = i & j
-    bits = bits ^ (bits >> 8)
-    bits = bits ^ (bits >> 4)
-    bits = bits ^ (bits >> 2)
-    bits = bits ^ (bits >> 1)
-    return 1 - 2 * (bits & 1)
+    return 1 - 2 * (odd_bits(i, j) & 1)
 
 
 @triton.jit
@@ -44,9 +67,9 @@ def upper_half(x):
 def rotated_rows(x, D: tl.constexpr, D_PAD: tl.constexpr):
     """H x of rows [ROWS, D_PAD] that are 0 beyond D, unscaled, float32."""
     i = tl.arange(0, D_PAD)
-    sign = hadamard_sign(i[:, None], i[None, :])
+    one = 0x3F800000 | (odd_bits(i[:, None], i[None, :]) << 31)  # +-1.0: the sign is all that differs
     live = (i < D)[:, None] & (i < D)[None, :]
-    matrix = tl.where(live, sign, 0).to(tl.float32)
+    matrix = tl.where(live, one, 0).to(tl.float32, bitcast=True)
     if x.dtype == tl.float32:
         high = upper_half(x)
         middle = upper_half(x - high)
@@ -58,20 +81,26 @@ def rotated_rows(x, D: tl.constexpr, D_PAD: tl.constexpr):
 
 @triton.jit
 def rotate_kernel(
-    x, signs, out, rows, scale, D: tl.constexpr, D_PAD: tl.constexpr, ROWS: tl.constexpr, INVERSE: tl.constexpr
-):
-    """Rows of U x, or of U^T x where INVERSE: there the signs come last."""
-    row, channel = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, D_PAD)
-    live = (row < rows)[:, None] & (channel < D)[None, :]
-    at = row.to(tl.int64)[:, None] * D + channel[None, :]
-    value = tl.load(x + at, mask=live, other=0.0)
-    sign = tl.load(signs + channel, mask=channel < D, other=0.0)[None, :]
-    if not INVERSE:
-        value = (value.to(tl.float32) * sign).to(value.dtype)
-    result = rotated_rows(value, D, D_PAD) * scale
+    x, signs, out, rows, scale, D: tl.constexpr, WIDTH: tl.constexpr, WIDTH_PAD: tl.constexpr, ROWS: tl.constexpr,
+    INVERSE: tl.constexpr,
+):  # fmt: skip
+    """WIDTH channels of rows of U x, or of U^T x where INVERSE: there the signs come last."""
+    row, channel = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, WIDTH_PAD)
+    live = (row < rows)[:, None] & (channel < WIDTH)[None, :]
+    first = row.to(tl.int64)[:, None] * D
+    block = tl.program_id(1)
+    result = tl.zeros([ROWS, WIDTH_PAD], tl.float32)
+    for i in range(D // WIDTH):
+        value = tl.load(x + first + (i * WIDTH + channel)[None, :], mask=live, other=0.0)
+        sign = (channel * 0 + hadamard_sign(i, block)).to(tl.float32)
+        if not INVERSE:
+            sign *= tl.load(signs + i * WIDTH + channel, mask=channel < WIDTH, other=0.0)
+        result += rotated_rows((value.to(tl.float32) * sign[None, :]).to(value.dtype), WIDTH, WIDTH_PAD)
+    result *= scale
+    at = block * WIDTH + channel
     if INVERSE:
-        result = result * sign
-    tl.store(out + at, narrowed(result, out.dtype.element_ty), mask=live)
+        result *= tl.load(signs + at, mask=channel < WIDTH, other=0.0)[None, :]
+    tl.store(out + first + at[None, :], narrowed(result, out.dtype.element_ty), mask=live)
 
 
 def check_signs(sizes: Sizes, name: str, signs: Any) -> torch.Tensor:
@@ -88,11 +117,12 @@ def check_signs(sizes: Sizes, name: str, signs: Any) -> torch.Tensor:
 def rotate(x: torch.Tensor, signs: torch.Tensor, out: torch.Tensor, inverse: bool = False) -> torch.Tensor:
     """Launch: rows of contiguous x [..., d] into ``out`` of the same shape."""
     d = x.shape[-1]
-    rows = x.numel() // d
+    rows, width = x.numel() // d, min(d, WIDTH)
     if rows:
-        rotate_kernel[(-(-rows // ROWS),)](
-            x, signs, out, rows, 1.0 / math.sqrt(d), D=d, D_PAD=padded(d), ROWS=ROWS, INVERSE=inverse
-        )
+        rotate_kernel[(-(-rows // ROWS), d // width)](
+            x, signs, out, rows, 1.0 / math.sqrt(d), D=d, WIDTH=width, WIDTH_PAD=padded(width), ROWS=ROWS,
+            INVERSE=inverse,
+        )  # fmt: skip
     return out
 
 

@@ -6,46 +6,57 @@ of a subset is the exclusive or of its planes (an odd number of them). Hence
 
     logit = scale * sum over slots (channel, S) of (q_c sigma_c a_S) * sign(xor of planes in S)
 
-    slots_kernel   grid (PARTS, rows)   depths -> for every order 1, 3, 5, 7: the slots' planes and float16 weights
+Channels go by falling depth into groups of 4 of depth 4 to 8, then of 8 of depth 3, 16 of depth 2, 32 of depth 1; the
+last group of a depth is filled with shallower channels. A group is 32 rows of planes that are read, each once, and one
+block of 32 slots; a group of depth t > 4 has 2^(t-4) blocks, one for every subset of planes 4 .. t - 1.
 
-    members [rows, 7, SLOTS] int32      row of key planes (plane * d + channel) of a slot's j-th plane
-    weights [rows, SLOTS * 8] float16   slot 16 s + 4 q + i of head g at ((4 s + q) * 8 + g) * 4 + i: a lane's operand
-    counts  [rows, 8] int32             slots of order 1, 3, 5, 7, then where each begins (a multiple of 32)
-    sums    [rows, PARTS, 8] float32    sum of a part's rounded weights per head: signs are 2 bit - 1
+    slots_kernel   grid (8, rows)   depths -> groups; program i makes slot i of every channel's eight
+
+    members [rows, GROUPS, 32] int32        first word of a row of key planes (of plane * d + channel), -1 for none: row
+                                            8 q + i of lane q; eight groups of none come last
+    weights [rows, BLOCKS, 8, 4, 16] int8   of head g and lane q: high bytes of its slots 0 .. 7, then low bytes
+    counts  [rows, 8] int32                 groups of 4, 8, 16, 32 channels; of the first, those of depth 8, 7, 6, 5 up
+    sums    [rows, 8, 8] int32              by head, sums of each program's weights: signs are 2 bit - 1
+    units   [rows, 8] float32               what a weight of 1 is worth, per head
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
-from fastimpl.device import follow
+from fastimpl.device import follow, round_to_even
 from fastimpl.readkv.tree import LEVELS, lloyd_tree
 
 PARTS = 8
-ORDERS = (1, 3, 5, 7)
-PAD = 32
+LOW_SUBSETS = ((0,), (1,), (2,), (0, 1, 2), (3,), (0, 1, 3), (0, 2, 3), (1, 2, 3))
+"""Planes of slots 0 to 7 of a channel's first block."""
+
+LARGEST = tl.constexpr(32512.0)
+"""The largest weight: 127 * 256."""
 
 
 class SlotTables(NamedTuple):
-    """coefficients [9, 128] by depth and subset, float32; counts [9, 4] by depth and order; planes [128, 8]; int32."""
+    """coefficients [9, 16, 8] by depth, block and slot; largest [9] of them by depth; float32."""
 
     coefficients: torch.Tensor
-    counts: torch.Tensor
-    planes: torch.Tensor
+    largest: torch.Tensor
 
 
-def _subsets() -> list[tuple[int, ...]]:
-    """Odd subsets of the planes, by order; those of the first t planes come first within an order."""
-    chosen: list[tuple[int, ...]] = []
-    for order in ORDERS:
-        chosen += sorted(itertools.combinations(range(LEVELS), order), key=lambda s: (max(s), s))
-    return chosen
+def subset_of(block: int, slot: int) -> tuple[int, ...]:
+    """Planes of a channel's slot: block b has the planes 4 + j of the bits j of b's Gray code, as they are or, where
+    these are odd in number, with plane 0 turned over: so one exclusive or leads from block to block.
+
+    >>> subset_of(0, 3), subset_of(1, 0), subset_of(1, 1), subset_of(2, 4)
+    ((0, 1, 2), (4,), (0, 1, 4), (3, 4, 5))
+    """
+    code = block ^ (block >> 1)
+    chosen = set(LOW_SUBSETS[slot]) ^ ({0} if code.bit_count() % 2 else set())
+    return tuple(sorted(chosen | {4 + j for j in range(4) if code >> j & 1}))
 
 
 def multilinear(centroids: torch.Tensor, subset: tuple[int, ...]) -> float:
@@ -66,16 +77,14 @@ def multilinear(centroids: torch.Tensor, subset: tuple[int, ...]) -> float:
 def slot_tables(device: torch.device) -> SlotTables:
     """The tables on ``device``."""
     _, centroids, _ = lloyd_tree(LEVELS)
-    subsets = _subsets()
-    coefficients = torch.zeros(LEVELS + 1, len(subsets), dtype=torch.float64)
-    counts = torch.zeros(LEVELS + 1, len(ORDERS), dtype=torch.int32)
-    planes = torch.zeros(len(subsets), 8, dtype=torch.int32)
-    for number, subset in enumerate(subsets):
-        planes[number, : len(subset)] = torch.tensor(subset, dtype=torch.int32)
-        for depth in range(max(subset) + 1, LEVELS + 1):
-            coefficients[depth, number] = multilinear(centroids[depth], subset)
-            counts[depth, ORDERS.index(len(subset))] += 1
-    return SlotTables(coefficients.to(torch.float32).to(device), counts.to(device), planes.to(device))
+    coefficients = torch.zeros(LEVELS + 1, 16, 8, dtype=torch.float64)
+    for block in range(16):
+        for slot in range(8):
+            subset = subset_of(block, slot)
+            for depth in range(max(subset) + 1, LEVELS + 1):
+                coefficients[depth, block, slot] = multilinear(centroids[depth], subset)
+    single = coefficients.to(torch.float32)
+    return SlotTables(single.to(device), single.abs().amax((1, 2)).to(device))
 
 
 @functools.cache
@@ -92,15 +101,116 @@ def prefix_tables(device: torch.device) -> torch.Tensor:
     return torch.stack(found).to(torch.float16).to(device).contiguous()
 
 
-def slot_capacity(d: int, stored_depth: int) -> int:
-    """Slots that a row has room for: every channel at the stored depth, each order padded."""
-    return d * 2 ** (stored_depth - 1) + 2 * PAD * len(ORDERS)
+def group_capacity(d: int) -> int:
+    """Groups that a row has room for: one of every four channels, the last of each smaller depth, and those of none."""
+    return d // 4 + 4 + PARTS
+
+
+def block_capacity(d: int, stored_depth: int) -> int:
+    """Blocks that a row has room for: every channel at the stored depth, and one more that is loaded ahead."""
+    return d // 4 * 2 ** max(stored_depth - 4, 0) + 5
+
+
+@triton.jit
+def groups_of(deep, at8, at7, at6, at5):
+    """Blocks before group ``deep`` of those of four channels, of which the first at8 have depth 8, and so on."""
+    return (deep + tl.minimum(deep, at5) + 2 * tl.minimum(deep, at6) + 4 * tl.minimum(deep, at7)
+            + 8 * tl.minimum(deep, at8))  # fmt: skip
+
+
+@triton.jit
+def count_groups(depth):
+    """Ranks of channels by falling depth; how many have a depth; the eight counts (see `counts` above)."""
+    one = tl.where(depth > 0, tl.full(depth.shape, 1, tl.int64) << (8 * (depth - 1)).to(tl.int64), 0)
+    upto, total = tl.cumsum(one, 0), tl.sum(one, 0)
+    rank = ((upto >> (8 * tl.maximum(depth - 1, 0)).to(tl.int64)) & 255).to(tl.int32) - 1
+    reached = ()  # channels of depth 8 at least, 7 at least, .. 1
+    deeper = rank * 0
+    count = tl.sum(depth, 0) * 0
+    for i in tl.static_range(8):
+        deeper = tl.where(depth == 8 - i, count, deeper)
+        count += ((total >> (8 * (7 - i))) & 255).to(tl.int32)
+        reached = reached + (count,)
+    fours = (reached[4] + 3) // 4
+    eights = (tl.maximum(reached[5] - 4 * fours, 0) + 7) // 8
+    sixteens = (tl.maximum(reached[6] - 4 * fours - 8 * eights, 0) + 15) // 16
+    more = (tl.maximum(reached[7] - 4 * fours - 8 * eights - 16 * sixteens, 0) + 31) // 32
+    deep = ((reached[0] + 3) // 4, (reached[1] + 3) // 4, (reached[2] + 3) // 4, (reached[3] + 3) // 4)
+    return rank + deeper, reached[7], (fours, eights, sixteens, more) + deep
+
+
+@triton.jit
+def place_of(rank, counts):
+    """Group, first block, number of blocks, quad, first of its slots and their number of channels of these ranks."""
+    in8, in16, in32 = 4 * counts[0], 4 * counts[0] + 8 * counts[1], 4 * counts[0] + 8 * counts[1] + 16 * counts[2]
+    shift = tl.where(rank < in8, 0, tl.where(rank < in16, 1, tl.where(rank < in32, 2, 3)))
+    inside = rank - tl.where(rank < in8, 0, tl.where(rank < in16, in8, tl.where(rank < in32, in16, in32)))
+    before = tl.where(rank < in8, 0, tl.where(rank < in16, counts[0], counts[0] + counts[1]))
+    before += tl.where(rank < in32, 0, counts[2])
+    group = before + (inside >> (2 + shift))
+    deep = tl.minimum(group, counts[0])
+    block = groups_of(deep, counts[4], counts[5], counts[6], counts[7]) + group - deep
+    blocks = groups_of(deep + 1, counts[4], counts[5], counts[6], counts[7])
+    blocks -= groups_of(deep, counts[4], counts[5], counts[6], counts[7])
+    blocks = tl.where(group < counts[0], blocks, 1)
+    first = (inside & ((1 << shift) - 1)) * (8 >> shift)
+    return group, block, blocks, (inside >> shift) & 3, first, 8 >> shift
+
+
+@triton.jit
+def store_weight(weights, value, block, quad, slot, own):
+    """The two bytes of weights [8, N] of one slot each."""
+    head = tl.arange(0, 8)
+    at = weights + block[None, :] * 512 + (head[:, None] * 4 + quad[None, :]) * 16 + slot[None, :]
+    high = (value + 128) >> 8
+    tl.store(at, high.to(tl.int8), mask=own[None, :])
+    tl.store(at + 8, (value - high * 256).to(tl.int8), mask=own[None, :])
+
+
+@triton.jit
+def store_slots(
+    query, depth, live, coefficients, largest, members, weights, counts, sums, units, words, row, part,
+    D: tl.constexpr, D_PAD: tl.constexpr, PARTS: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
+    """Slot ``part`` of every channel of one row: queries [8, d] times scales, depths [d]."""
+    head, channel = tl.arange(0, 8), tl.arange(0, D_PAD)
+    top = tl.max(tl.abs(query) * tl.load(largest + depth)[None, :], 1)
+    unit = tl.maximum(top, 1e-30) / LARGEST
+    rank, channels, found = count_groups(depth)
+    if part == 0:
+        tl.store(units + row * 8 + head, unit)
+        for i in tl.static_range(8):
+            tl.store(counts + row * 8 + i, found[i])
+    group, block, blocks, quad, first, width = place_of(rank, found)
+    own = live & (depth > 0) & (part < width)
+    members, weights = members + row * (GROUPS * 32), weights + row * (BLOCKS * 512)
+    member = tl.where(part < depth, (part * D + channel) * words, -1)
+    tl.store(members + group * 32 + quad * 8 + first + part, member, mask=own)
+    inverse = (1.0 / unit)[:, None]
+    total = tl.zeros([8], tl.int32)
+    for k in range(tl.max(tl.where(own, blocks, 0), 0)):
+        factor = tl.load(coefficients + depth * 128 + k * 8 + part)
+        value = round_to_even(query * factor[None, :] * inverse).to(tl.int32)
+        value = tl.where((own & (k < blocks))[None, :], value, 0)
+        total += tl.sum(value, 1)
+        store_weight(weights, value, block + k, quad, first + part, own & (k < blocks))
+    tl.store(sums + (row * 8 + head) * PARTS + part, total)
+    # places of the last group that no channel took
+    rank = channels + tl.arange(0, 32)
+    group, block, blocks, quad, first, width = place_of(rank, found)
+    groups = found[0] + found[1] + found[2] + found[3]
+    own = (group < groups) & (part < width)
+    tl.store(members + (groups + part) * 32 + tl.arange(0, 32), tl.full([32], -1, tl.int32))
+    tl.store(members + group * 32 + quad * 8 + first + part, tl.full([32], -1, tl.int32), mask=own)
+    for k in range(tl.max(tl.where(own, blocks, 0), 0)):
+        store_weight(weights, tl.zeros([8, 32], tl.int32), block + k, quad, first + part, own & (k < blocks))
 
 
 @triton.jit
 def slots_kernel(
-    queries, scales, depths, coefficients, count_table, plane_table, members, weights, counts, sums, heads, capacity,
-    G: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, PARTS: tl.constexpr, DEPENDENT: tl.constexpr,
+    queries, scales, depths, coefficients, largest, members, weights, counts, sums, units, heads, words,
+    G: tl.constexpr, D: tl.constexpr, D_PAD: tl.constexpr, PARTS: tl.constexpr, GROUPS: tl.constexpr, BLOCKS: tl.constexpr,
+    DEPENDENT: tl.constexpr,
 ):  # fmt: skip
     """Every PARTS-th slot of every channel of one row: rotated queries [G, d], depths [d]."""
     follow(DEPENDENT)
@@ -111,30 +221,5 @@ def slots_kernel(
     scale = tl.load(scales + row % heads * D + channel, mask=live, other=0.0)
     query = tl.load(queries + (row * G + group)[:, None] * D + channel[None, :],
                     mask=(group < G)[:, None] & live[None, :], other=0.0) * scale[None, :]  # fmt: skip
-    deepest = tl.max(depth, 0)
-    total = tl.zeros([8], tl.float32)
-    base, first = 0, 0
-    for order in tl.static_range(4):
-        mine = tl.load(count_table + depth * 4 + order)
-        place = tl.cumsum(mine, 0) - mine
-        count = tl.sum(mine, 0)
-        if part == 0:
-            tl.store(counts + row * 8 + order, count)
-            tl.store(counts + row * 8 + 4 + order, base)
-            slot = base + count + tl.arange(0, 16)  # the last group of 16 is filled up with weights of 0
-            at = row * capacity * 8 + ((slot // 4)[None, :] * 8 + group[:, None]) * 4 + (slot % 4)[None, :]
-            tl.store(weights + at, tl.zeros([8, 16], tl.float16))
-        for s in range(part, tl.load(count_table + deepest * 4 + order), PARTS):
-            has = s < mine
-            factor = tl.load(coefficients + depth * 128 + first + s)
-            weight = tl.where(has[None, :], query * factor[None, :], 0.0).to(tl.float16)
-            total += tl.sum(weight.to(tl.float32), 1)
-            slot = base + place + s
-            at = row * capacity * 8 + ((slot // 4)[None, :] * 8 + group[:, None]) * 4 + (slot % 4)[None, :]
-            tl.store(weights + at, weight, mask=has[None, :] & (group < 8)[:, None])
-            for j in tl.static_range(2 * order + 1):
-                plane = tl.load(plane_table + (first + s) * 8 + j)
-                tl.store(members + (row * 7 + j) * capacity + slot, plane * D + channel, mask=has)
-        base += (count + 31) // 32 * 32
-        first += 56 if order == 1 or order == 2 else 8
-    tl.store(sums + (row * PARTS + part) * 8 + group, total)
+    store_slots(query, depth, live, coefficients, largest, members, weights, counts, sums, units, words, row, part, D,
+                D_PAD, PARTS, GROUPS, BLOCKS)  # fmt: skip

@@ -7,6 +7,8 @@ Mirrors `refimpl.readkv.tree.readkv_tree`; built once on the host in float64, no
     gains      [8]     D(t-1) - D(t)
     buckets    [1024, 2]  of z in steps of 1/128 from -4: leaf at the bucket's lower end (as float32) and the one split
                        inside the bucket (+inf where there is none), so that encoding is one look-up and one comparison
+    cells      [CELLS + 1]  int32, of z held to -4..4 in steps of 2^-20, X = floor(2^20 (z + 4)): one word W per cell
+                       floor(X * CELLS / 2^23) such that the leaf is bits 16..23 of 4 X + W: one sum, no comparison
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ LEVELS = 8
 
 STEPS_PER_UNIT, BUCKETS = 128, 1024
 
+CELLS, STEPS = 537, 1 << 23
+"""Cells and steps of -4..4; 537 is the fewest above 512 that parts all splits, and 4 X moves less than 2^16 in each."""
+
 
 class Tables(NamedTuple):
     """Tables of the tree on one device, as the module's docstring lists them."""
@@ -32,6 +37,7 @@ class Tables(NamedTuple):
     centroids: torch.Tensor
     gains: torch.Tensor
     buckets: torch.Tensor
+    cells: torch.Tensor
 
 
 def _mass(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
@@ -89,11 +95,24 @@ def _buckets(thresholds: list[torch.Tensor]) -> torch.Tensor:
     return torch.stack([leaf[:-1].to(torch.float64), following], dim=1).to(torch.float32)
 
 
+def _cells(thresholds: list[torch.Tensor]) -> torch.Tensor:
+    splits = torch.cat(thresholds).sort().values.to(torch.float64)
+    steps = torch.ceil((splits + 4.0) * (STEPS / 8)).to(torch.int64)  # X >= steps just where z >= the split
+    inside = steps * CELLS // STEPS
+    if int((inside[1:] == inside[:-1]).sum()):
+        raise AssertionError("cells: expected at most one split inside a cell; make CELLS larger")
+    first = torch.arange(CELLS + 1) * STEPS // CELLS
+    leaf = torch.searchsorted(inside, torch.arange(CELLS + 1))  # splits of the cells before
+    words = (leaf << 16) - 4 * first
+    words[inside] = ((leaf[inside] + 1) << 16) - 4 * steps
+    return words.to(torch.int32)
+
+
 @functools.cache
 def tables(device: torch.device) -> Tables:
     """The tables of depth 8 on ``device``."""
     thresholds, centroids, gains = lloyd_tree(LEVELS)
-    parts = (torch.cat(thresholds), torch.cat(centroids), gains, _buckets(thresholds))
+    parts = (torch.cat(thresholds), torch.cat(centroids), gains, _buckets(thresholds), _cells(thresholds))
     return Tables(*(part.to(device).contiguous() for part in parts))
 
 

@@ -16,7 +16,7 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv.bar import row_items
-from fastimpl.readkv.threshold import BINS, bin_of, item_cost
+from fastimpl.readkv.threshold import BINS, arrive, bin_of, bracket_of, item_cost
 
 
 @triton.jit
@@ -37,11 +37,12 @@ def log_mass_of_tiles(largests, totals, row, tiles, GP: tl.constexpr, STEP: tl.c
 
 @triton.jit
 def weigh_kernel(
-    logits, largests, totals, lses, importance, bins, lengths, heads, capacity, items_capacity, tiles, rows_per_pool,
-    cost, G: tl.constexpr, GP: tl.constexpr, TOKENS: tl.constexpr, STEP: tl.constexpr, PAIRED: tl.constexpr,
-    DEPENDENT: tl.constexpr,
+    logits, largests, totals, lses, importance, bins, suffixes, lefts, gains, state, lengths, heads, capacity,
+    items_capacity, tiles, rows_per_pool, cost, minimum, programs, G: tl.constexpr, GP: tl.constexpr,
+    TOKENS: tl.constexpr, STEP: tl.constexpr, PAIRED: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr,
+    STATE: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """Importances of TOKENS tokens of one row, added to its pool's bins."""
+    """Importances of TOKENS tokens of one row, added to its pool's bins; the last program brackets the pool's bar."""
     follow(DEPENDENT)
     block, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     group, token = tl.arange(0, GP), block * TOKENS + tl.arange(0, TOKENS)
@@ -59,8 +60,11 @@ def weigh_kernel(
         value = tl.sum(tl.reshape(value, [SIZE, 2]), 1)
     item = block * SIZE + tl.arange(0, SIZE)
     tl.store(importance + row * items_capacity + item, value, mask=item < items)
-    tl.atomic_add(bins + row // rows_per_pool * BINS + bin_of(value), item_cost(item, items, each, last),
-                  mask=item < items, sem="relaxed")  # fmt: skip
+    pool = row // rows_per_pool
+    tl.atomic_add(bins + pool * BINS + bin_of(value), item_cost(item, items, each, last), mask=item < items,
+                  sem="relaxed")  # fmt: skip
+    if arrive(state + pool * STATE, programs):
+        bracket_of(bins, suffixes, lefts, gains, state, pool, minimum, LEVELS, W_PAD, STATE)
 
 
 @triton.jit

@@ -39,6 +39,9 @@ SUMMARIES = dict.fromkeys(
 NUMBERS = ("scale", "scale_log2", "half_variance", "log_tokens", "level")
 """Scalars that are no integers."""
 
+REGISTERS = {"build_kernel": 168}
+"""Caps on a thread's registers, as the launches set them."""
+
 Configuration = tuple[str, dict[str, Any], dict[str, str], int]
 """Module, compile-time constants, pointer types of its own, warps."""
 
@@ -56,14 +59,14 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
     two: dict[str, Configuration] = {
         "score_records_kernel": (
             "locks.score_records",
-            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "PTX": ptx, **follow,
+            {"M": 16, **PAGE, "RANK": 8, **group, "ROWS": 8, "WARPS": 2, "PTX": ptx, "WIDE": True, **follow,
              **SWITCHES, **layout, **scoring.ptx_of(record, ptx, 8, 2, 2, "bulk" if hopper else "async")},
             {}, 2 if ptx else 4,
         ),
         "select_attend_kernel": (
             "locks.attend",
             {"ITEMS": 4096, "SOURCE": 2, "STEP": 128, **group, "G_ROWS": 8, "D": 128, "D_PAD": 128, "PAGE": 16,
-             "BLOCK": 64, "KEPT": 128, "STAGES": 3 if ptx else 5, "PLACES": 8, **SWITCHES, **follow,
+             "BLOCK": 64, "KEPT": 128, "STAGES": 2 if ptx else 5, "PLACES": 8, **SWITCHES, **follow,
              **selection.constants(choice(4096, 4, 4, 8) if ptx else None, 4)},
             {"values": "*i32", "ids": "*i32", "pages": "*i32", "blocks": "*i32", "value_cache": "*bf16"}, 4,
         ),
@@ -75,8 +78,19 @@ def configurations(branch: str, hopper: bool) -> dict[str, Configuration]:
         ),
         "jacobi_kernel": ("locks.jacobi", lanes, {}, 1 if ptx else 4),
     }  # fmt: skip
+    if ptx:
+        two["build_kernel"] = build_configuration(record)
     two |= readkv_configurations(branch, follow)
     return two if ptx else two | plain_configurations(follow, layout) | other_systems() | fixed_rate_codes()
+
+
+def build_configuration(layout: Any) -> Configuration:
+    """The build by one warp for eight pages: PTX alone; what other devices run are three kernels."""
+    summary = importlib.import_module("fastimpl.locks.summary")
+    text = summary.build_text_of("bfloat16", layout, True)
+    sizes = {"B": layout.page_size, "D": layout.channels, "RANK": layout.rank, "BYTES": layout.bytes}
+    constants = {**sizes, **SWITCHES, "PACK": True, "KEY_BYTES": 2, "TEXT": text, "OPERANDS": summary.OPERANDS}
+    return "locks.summary", constants, {}, 1
 
 
 def plain_configurations(follow: dict[str, Any], layout: dict[str, Any]) -> dict[str, Configuration]:
@@ -183,7 +197,8 @@ def compile_here(kernel: str, target: str, branch: str) -> dict[str, Any]:
     source = importlib.import_module("triton.compiler").ASTSource(
         fn=function, signature=signature, constexprs=constants, attrs=aligned
     )
-    compiled = triton.compile(source, target=goal, options={"num_warps": warps})
+    options = {"num_warps": warps} | ({"maxnreg": REGISTERS[kernel]} if kernel in REGISTERS else {})
+    compiled = triton.compile(source, target=goal, options=options)
     used = _nvidia(compiled.asm["cubin"]) if backend == "cuda" else _amd(compiled.asm["amdgcn"])
     return {"registers": used[0], "spills": used[1], "shared_bytes": compiled.metadata.shared}
 

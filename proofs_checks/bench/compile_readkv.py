@@ -22,7 +22,10 @@ POINTERS = {
 """Types by name, of numbers too where they are no integers."""
 
 SHAPE = {"G": 7, "G_PAD": 16, "GP": 8, "D": 128, "D_PAD": 128}
-BUY: dict[str, Any] = {"LEVELS": 8, "W_PAD": 8, "LENGTHS": True, "PAIRED": True, "STATE": 8}
+LEVEL = {"LEVELS": 8, "W_PAD": 8, "STATE": 8}
+BUY: dict[str, Any] = {**LEVEL, "LENGTHS": True, "PAIRED": True}
+SLOTS = {"weights": "*i8", "sums": "*i32", "sums_of_weights": "*i32", "units": "*fp32", "masses": "*fp32",
+         "largest": "*fp32", "logits": "*fp16"}  # fmt: skip
 LANES = {"logits": "*fp16", "depths": "*i8", "coefficients": "*i32", "prefix_tables": "*fp16"}
 
 
@@ -30,11 +33,12 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
     """One configuration per kernel that has this branch; names that repeat elsewhere carry their module."""
     if branch == "ptx":
         own = {"W": 8, "D": 128, **follow}
-        weigh = {"ITEMS": 512, "STEPS": 2, "STEP": 512, "PAIRED": True, "THREADS": 128, **follow}
+        weigh = {"G": 7, "ITEMS": 512, "STEPS": 2, "STEP": 512, "PAIRED": True, "THREADS": 128, **LEVEL, **follow}
         found: dict[str, Configuration] = {
-            "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8}, {**LANES, "weights": "*fp16"}, 1),
-            "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8}, LANES, 1),
-            "weigh_by_lanes": ("readkv.lanes_weigh", weigh, LANES, 4),
+            "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8}, SLOTS, 2),
+            "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8, "STEPS": 8, "PAIRED": True}, LANES, 4),
+            "weigh_by_lanes": ("readkv.lanes_weigh", weigh, {**LANES, **SLOTS}, 4),
+            **_encoder(True),
         }
         return {name: (m, c, {**POINTERS, **p}, w) for name, (m, c, p, w) in found.items()}
     found = _allocation(follow) | _reader(follow) | _codec() | _rows()
@@ -43,25 +47,31 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
 
 def _allocation(follow: dict[str, bool]) -> dict[str, Configuration]:
     return {
-        "choose_kernel": ("readkv.choose", {"N_PAD": 128, "LEVELS": 8, "W_PAD": 8, **follow}, {}, 4),
-        "count_kernel": ("readkv.threshold", {"LENGTHS": True, "PAIRED": True, "BLOCK": 2048, **follow}, {}, 4),
-        "bracket_kernel": ("readkv.threshold", {"LEVELS": 8, "STATE": 8, **follow}, {}, 16),
-        "collect_kernel": ("readkv.threshold", {"BLOCK": 2048, **BUY, **follow}, {}, 4),
-        "resolve_kernel": ("readkv.bar", {"CLOSE": False, "SEARCH": 8192, "SEARCH_WIDE": 1024, **BUY, **follow},
-                           {}, 16),
+        "choose_kernel": ("readkv.choose", {"N_PAD": 128, "LEVELS": 8, "W_PAD": 8, "FEW": True, **follow}, {}, 4),
+        "count_kernel": ("readkv.threshold", {"BLOCK": 2048, **BUY, **follow}, {}, 8),
+        "collect_kernel": (
+            "readkv.threshold",
+            {"BLOCK": 2048, "CLOSE": False, "SEARCH": 4096, "SEARCH_WIDE": 512, **BUY, **follow}, {}, 8,
+        ),
         "depths_kernel": ("readkv.threshold", {"BLOCK": 2048, **BUY, **follow}, {}, 4),
     }  # fmt: skip
 
 
 def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
     d, logits = {"D": 128, "D_PAD": 128}, {"logits": "*fp32"}
-    weigh = {"G": 7, "GP": 8, "TOKENS": 512, "STEP": 128, "PAIRED": True, **follow}
+    weigh = {"G": 7, "GP": 8, "TOKENS": 512, "STEP": 128, "PAIRED": True, **LEVEL, **follow}
     mix = {"W": 8, **SHAPE, "TOKENS": 32, "LEVELS": 8, "W_PAD": 8, "PAIRED": True, "STATE": 8, **follow}
     return {
         "query_kernel": ("readkv.merge", {"G": 7, "G_PAD": 16, **d, "BINS": 4096, "STATE": 8, **follow}, {}, 4),
         "output_kernel": ("readkv.merge", {"G": 7, "GP": 8, **d, "STEP": 64, **follow}, {}, 8),
-        "slots_kernel": ("readkv.slots", {"G": 7, **d, "PARTS": 8, **follow},
-                         {"queries": "*fp32", "weights": "*fp16"}, 4),
+        "slots_kernel": ("readkv.slots", {"G": 7, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, **follow},
+                         {"queries": "*fp32", **SLOTS}, 4),
+        "prepare_kernel": (
+            "readkv.prepare",
+            {"G": 7, "G_PAD": 16, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096, "FEW": True, **LEVEL,
+             **follow},
+            {**SLOTS, "hadamard": "*bf16"}, 4,
+        ),
         "key_logits_kernel": ("readkv.prefix", {"W": 8, **SHAPE, "TOKENS": 32, **follow},
                               {"queries": "*fp32", **logits}, 8),
         "value_mix_kernel": ("readkv.prefix", mix, {**logits, "depths": "*i8"}, 8),
@@ -75,16 +85,25 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
     }  # fmt: skip
 
 
+def _encoder(ptx: bool) -> dict[str, Configuration]:
+    size, cells = {"PTX": ptx, "W": 8, "D": 128, "D_PAD": 128}, {"cells": "*i32"}
+    own, x = {"CODES": False, **size}, {"x": "*bf16", **cells}
+    return {
+        "encode_keys_kernel": ("readkv.encoder", own, x, 8 if ptx else 4),
+        "encode_values_kernel": ("readkv.encoder", {**own, "TOKENS": 64}, x, 8),
+        "append_kernel": ("readkv.encoder", size, cells, 1 if ptx else 4),
+    }
+
+
 def _codec() -> dict[str, Configuration]:
     d: dict[str, Any] = {"D": 128, "D_PAD": 128}
     x, codes = {"x": "*bf16"}, {"codes": "*u8"}
     return {
-        "encode_keys_kernel": ("readkv.cache", {"CODES": False, "W": 8, **d}, x, 4),
-        "encode_values_kernel": ("readkv.cache", {"CODES": False, "W": 8, "TOKENS": 64, **d}, x, 8),
-        "append_kernel": ("readkv.cache", {"W": 8, **d}, {}, 4),
+        **_encoder(False),
+        "lengthen_kernel": ("readkv.encoder", {"BLOCK": 128}, {}, 1),
         "rotate_kernel": (
             "readkv.rotation",
-            {**d, "ROWS": 32, "INVERSE": False},
+            {"D": 256, "WIDTH": 128, "WIDTH_PAD": 128, "ROWS": 32, "INVERSE": False},
             {**x, "scale": "fp32", "out": "*bf16"},
             4,
         ),

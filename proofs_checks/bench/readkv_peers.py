@@ -13,7 +13,7 @@ from proofs_checks.bench.timing import replay, rotations
 HEADS, GROUP, CHANNELS = 4, 7, 128
 
 
-def _paged(torch: Any, N: int, T: int) -> Any:
+def paged_cache(torch: Any, N: int, T: int) -> Any:
     """A paged bfloat16 cache whose table is the identity."""
     paging, pages = importlib.import_module("fastimpl.paging"), T // PAGE
     pools = torch.randn(2, N * pages, PAGE, HEADS, CHANNELS, device="cuda", dtype=torch.bfloat16)
@@ -28,7 +28,7 @@ def dense(bench: Bench, case: str, N: int, T: int) -> float:
     torch, attention = bench.torch, importlib.import_module("fastimpl.attention")
     size, count = N * T * HEADS * CHANNELS * 4, rotations(N * T * HEADS * CHANNELS * 4, 8)
     queries = torch.randn(N, HEADS, GROUP, CHANNELS, device="cuda", dtype=torch.bfloat16)
-    caches = [_paged(torch, N, T) for _ in range(count)]
+    caches = [paged_cache(torch, N, T) for _ in range(count)]
     own = [attention.SplitAttention(queries, cache, None, CHANNELS**-0.5) for cache in caches]
     times = [bench.row(case, "peer", "own, paged", replay(torch, [o.run for o in own], least=8), size)]
     calls = flashinfer_calls(torch, caches, [queries])
@@ -51,15 +51,14 @@ def dense(bench: Bench, case: str, N: int, T: int) -> float:
     return min(times)
 
 
-def turboquant(bench: Bench, case: str, N: int, T: int, fastest: float) -> float:
-    """Time our TurboQuant K4/V4 reader on random codes."""
-    torch, module = bench.torch, importlib.import_module("fastimpl.readkv.turboquant")
+def turboquant_readers(torch: Any, N: int, T: int, count: int) -> list[Any]:
+    """``count`` TurboQuant K4/V4 readers on random codes."""
+    module = importlib.import_module("fastimpl.readkv.turboquant")
     books = importlib.import_module("fastimpl.readkv.codebooks")
     levels = books.lloyd_max_codebook(bits=4, law="sphere", d=CHANNELS)["levels"]
     levels = (levels / CHANNELS**0.5).to("cuda", torch.bfloat16)
-    rows, size = N * HEADS, N * T * HEADS * (CHANNELS + 6)
+    rows, signs = N * HEADS, torch.ones(CHANNELS, device="cuda")
     queries = torch.randn(rows, GROUP, CHANNELS, device="cuda", dtype=torch.bfloat16)
-    signs = torch.ones(CHANNELS, device="cuda")
 
     def half(spread: float) -> Any:
         return (torch.rand(rows, T, device="cuda") * spread + spread).half()
@@ -67,7 +66,12 @@ def turboquant(bench: Bench, case: str, N: int, T: int, fastest: float) -> float
     def packed() -> Any:
         return torch.randint(0, 256, (rows, T, CHANNELS // 2), device="cuda", dtype=torch.uint8)
 
-    made = [module.TurboQuantReader(queries, signs, (packed(), half(11.0)), (packed(), half(0.4), half(-1.0)), levels,
-                                    CHANNELS**-0.5) for _ in range(rotations(size, 8))]  # fmt: skip
-    time = replay(torch, [m.run for m in made])
+    return [module.TurboQuantReader(queries, signs, (packed(), half(11.0)), (packed(), half(0.4), half(-1.0)), levels,
+                                    CHANNELS**-0.5) for _ in range(count)]  # fmt: skip
+
+
+def turboquant(bench: Bench, case: str, N: int, T: int, fastest: float) -> float:
+    """Time our TurboQuant K4/V4 reader on random codes."""
+    torch, size = bench.torch, N * T * HEADS * (CHANNELS + 6)
+    time = replay(torch, [reader.run for reader in turboquant_readers(torch, N, T, rotations(size, 8))])
     return bench.row(case, "peer", "TurboQuant K4/V4, ours", time, size, ratio=round(fastest / time.median, 3))

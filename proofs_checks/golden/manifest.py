@@ -154,11 +154,17 @@ def _broken_entry(text: str, known: Collection[str]) -> str | None:
     """The id of the first entry that is not what it was, found by the text of a canonical manifest alone."""
     body = text.partition('{"cases":[')[2].rpartition('],"flags":')[0]
     for part in re.split(r'(?<=\}),(?=\{"arguments":)', body):
+        at = 0
         try:
-            _entry(json.loads(part), known)
+            entry, at = json.JSONDecoder().raw_decode(part)
+            _entry(entry, known)
+            if at == len(part):
+                continue
         except (ValueError, RecursionError):
-            fields = dict(re.findall(r'"(id|file)":"([^"]*)"', part)[:2])
-            return _named(fields, known)
+            at = 0
+        # what follows a whole entry is one whose first letters are broken, so that the two were not told apart
+        fields = dict(re.findall(r'"(id|file)":"([^"]*)"', part[at:])[:2])
+        return _named(fields, known)
     return None
 
 

@@ -14,15 +14,16 @@ from ptx_machine import Machine  # noqa: E402
 
 from fastimpl.checks import ArgumentError  # noqa: E402
 from fastimpl.device import INTERPRETED  # noqa: E402
-from fastimpl.readkv import lanes_ptx, threshold  # noqa: E402
+from fastimpl.readkv import lanes_ptx, threshold, value_ptx  # noqa: E402
 from fastimpl.readkv.cache import append, empty_cache, encode  # noqa: E402
 from fastimpl.readkv.calibration import calibrate  # noqa: E402
 from fastimpl.readkv.chain import FLEXIBLE, ReadChain  # noqa: E402
-from fastimpl.readkv.choose import choose_in_registers  # noqa: E402
+from fastimpl.readkv.choose import choose_in_registers, few  # noqa: E402
 from fastimpl.readkv.entropy import cube_error  # noqa: E402
 from fastimpl.readkv.reader import full_reader, refinements, restricted_lefts, restricted_reader  # noqa: E402
-from fastimpl.readkv.slots import prefix_tables, slot_tables  # noqa: E402
+from fastimpl.readkv.slots import prefix_tables, slot_tables, subset_of  # noqa: E402
 from fastimpl.readkv.tree import lloyd_tree  # noqa: E402
+from fastimpl.readkv.value_tables import pair_table  # noqa: E402
 from proofs_checks.bench.readkv import payload_bytes  # noqa: E402
 from refimpl.readkv.accounting import schedule_payload_bits  # noqa: E402
 from refimpl.readkv.allocation import choose_group_depths  # noqa: E402
@@ -186,6 +187,19 @@ def test_both_allocations_are_the_greedy_one_to_the_last_tie(kind, minimum, pair
         np.testing.assert_array_equal(depths[0].numpy(), wanted)
 
 
+@pytest.mark.parametrize("kind", ["spread", "close", "few values", "equal", "one live", "tiny", "large"])
+@pytest.mark.parametrize(("minimum", "count"), [(0, 100), (1, 128)])
+def test_few_items_are_allocated_to_the_last_tie(kind, minimum, count):
+    assert few(count, 8 - minimum, 1)  # three counts in one word
+    importance, costs = importances(kind, count), np.ones(count, np.int64)
+    worth = (importance[:, None] * GAINS[None]).astype(np.float64)
+    for budget in (minimum * count, 2 * count + 1, 4 * count, 7 * count + 1, 8 * count):
+        depths, lefts = torch.empty((1, count), dtype=torch.int32), torch.tensor([budget - minimum * count])
+        choose_in_registers(torch.tensor(importance)[None], torch.tensor(GAINS), lefts, minimum, depths)
+        wanted = greedy(worth[:, minimum:], costs, budget - minimum * count) + minimum
+        np.testing.assert_array_equal(depths[0].numpy(), wanted)
+
+
 def greedy(worth, costs, left):
     """Steps bought by falling worth, lower item first; the first that does not fit ends buying."""
     item, level = np.nonzero(worth > 0)
@@ -203,19 +217,22 @@ def test_the_greedy_of_this_test_is_the_reference():
 
 def test_slots_of_every_depth_and_path_sum_to_the_centroid():
     tables, (_, centroids, _) = slot_tables(torch.device("cpu")), lloyd_tree(8)
-    sizes = [*8 * [1], *56 * [3], *56 * [5], *8 * [7]]
-    members = [tables.planes[i, :n].tolist() for i, n in enumerate(sizes)]
+    members = {(block, slot): subset_of(block, slot) for block in range(16) for slot in range(8)}
+    assert len(set(members.values())) == 128
     for depth in range(1, 9):
         path = torch.arange(2**depth)
         sign = {p: 2.0 * ((path >> (depth - 1 - p)) & 1) - 1.0 for p in range(depth)}
         total = torch.zeros(2**depth, dtype=torch.float64)
-        for i, planes in enumerate(members):
+        for at, planes in members.items():
+            factor = float(tables.coefficients[depth][at])
             if max(planes) < depth:
-                total += float(tables.coefficients[depth, i]) * math.prod(sign[p] for p in planes)
+                total += factor * math.prod(sign[p] for p in planes)
+            else:
+                assert factor == 0
         # 2^(depth-1) coefficients, each rounded to float32 once
         bound = 2.0**-24 * float(tables.coefficients[depth].abs().sum())
         assert float((total - centroids[depth].double()).abs().max()) <= bound
-        assert int(tables.counts[depth].sum()) == 2 ** (depth - 1)
+        assert float(tables.coefficients[depth].abs().max()) == float(tables.largest[depth])
 
 
 def test_prefix_tables_do_not_look_beyond_their_depth():
@@ -234,16 +251,45 @@ def test_bits_are_the_float16_numbers_that_the_last_factors_undo():
         assert value * lanes_ptx.last_factor(index) == wanted
 
 
-def test_places_are_those_of_a_stable_sort():
-    draw = np.random.default_rng(0)
-    kinds, before = draw.integers(0, 6, 32), draw.integers(0, 100, 5)
-    machine = Machine(
-        lanes_ptx.places_text(5), {6: kinds, **{7 + k: before[k] for k in range(5)}}, np.zeros(1, np.int32), 32
-    )
+def test_running_counts_are_the_sums_up_to_a_lane():
+    counts = np.random.default_rng(0).integers(0, 1 << 20, (3, 64))
+    given = {3 + i: counts[i] for i in range(3)}
+    machine = Machine(value_ptx.running_text(3), given, np.zeros(1, np.int32), 64)
     machine.run()
-    for k in range(5):
-        assert (machine.values[f"${1 + k}"] == before[k] + (kinds == k).sum()).all()
-        assert machine.values["$0"][kinds == k].tolist() == list(range(before[k], before[k] + (kinds == k).sum()))
+    for i in range(3):
+        wanted = counts[i].reshape(2, 32).cumsum(1).reshape(-1)
+        assert (machine.values[f"${i}"] == wanted).all()
+
+
+def test_pairs_of_depth_4_are_the_centroids_of_both_codes():
+    table, (_, centroids, _) = pair_table(torch.device("cpu")), lloyd_tree(8)
+    for index in range(256):
+        for token in range(2):
+            code = index >> (4 * token) & 15
+            prefix = int(f"{code:04b}"[::-1], 2)  # bit p is plane p, the first plane is a path's first bit
+            assert table[index, token] == centroids[4][prefix].to(torch.float16)
+
+
+def test_whole_codes_and_pairs_of_codes_are_the_planes_bits():
+    planes = np.random.default_rng(1).integers(0, 1 << 32, (8, 32))
+
+    def bit(plane, place):
+        return (planes[plane] >> place) & 1
+
+    machine = Machine(lanes_ptx.codes_text(), {8 + p: planes[p] for p in range(8)}, np.zeros(1, np.int32), 32)
+    machine.run()
+    for i in range(8):
+        for j in range(4):
+            code = sum(bit(p, 8 * j + i) << p for p in range(8))
+            assert ((machine.values[f"${i}"] >> (8 * j) & 255) == code).all()
+    machine = Machine(lanes_ptx.pair_codes_text(), {8 + p: planes[p] for p in range(4)}, np.zeros(1, np.int32), 32)
+    machine.run()
+    for i in range(4):
+        for k in range(2):
+            for j in range(2):
+                place = i + 4 * k + 8 * j
+                code = sum((bit(p, place) | bit(p, place + 16) << 4) << p for p in range(4))
+                assert ((machine.values[f"${2 * i + k}"] >> (8 * j) & 255) == code).all()
 
 
 @pytest.mark.parametrize("mean", [0.0, 1000.0])

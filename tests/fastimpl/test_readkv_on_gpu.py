@@ -7,7 +7,8 @@ pytest.importorskip("triton")
 if not torch.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
 
-from fastimpl.readkv.cache import empty_cache, encode  # noqa: E402
+from fastimpl.readkv import cache as cache_module  # noqa: E402
+from fastimpl.readkv.cache import append, by_lanes, empty_cache, encode  # noqa: E402
 from fastimpl.readkv.chain import FLEXIBLE, RESTRICTED, ReadChain  # noqa: E402
 from fastimpl.readkv.fast import FastChain  # noqa: E402
 from fastimpl.readkv.reader import chain_for, full_reader, restricted_lefts, restricted_reader  # noqa: E402
@@ -73,6 +74,26 @@ def test_depths_are_the_greedy_allocation_to_the_last_tie(rate):
         assert torch.equal(wanted.repeat_interleave(2)[:tokens], chain.value_depths[row, :tokens].long())
 
 
+@pytest.mark.parametrize(("stored_depth", "rate"), [(8, 1.25), (8, 4), (8, 6.5), (8, 8), (4, 2)])
+def test_integer_products_give_the_logits_of_the_plain_pass(stored_depth, rate):
+    lengths = [2049, 700]
+    cache, queries = cache_of(lengths, 2049, stored_depth), queries_of(2)
+    fast, plain = (
+        kind(queries, cache, RESTRICTED, *restricted_lefts(cache, rate), SCALE) for kind in (FastChain, ReadChain)
+    )
+    fast.run()
+    plain.run()
+    assert torch.equal(fast.key_depths, plain.key_depths)
+    for row in range(2 * H):
+        tokens, depths = lengths[row // H], fast.key_depths[row]
+        wanted = plain.logits[row, :tokens, :G]
+        slots = float((2.0 ** (depths - 1.0))[depths > 0].sum())
+        size = (fast.rotated[row] * cache.key_scale[row % H]).abs().sum(1)  # [G]; no centroid is beyond 4
+        # float16 storage; half a unit per slot; float32 products and sums of at most d terms on both sides
+        bound = 2.0**-11 * wanted.abs() + 1.4427 * SCALE * (0.5001 * slots * fast.slot_units[row, :G] + 2.0**-15 * size)
+        assert ((fast.logits[row, :tokens, :G].float() - wanted).abs() <= bound).all()
+
+
 @pytest.mark.parametrize("policy", [FLEXIBLE, RESTRICTED])
 def test_the_two_chains_buy_the_same_key_depths(policy):
     cache, queries = cache_of([2000, 256], 2000), queries_of(2)
@@ -91,6 +112,19 @@ def test_the_two_chains_buy_the_same_key_depths(policy):
         minimum = policy.minimum * cache.lengths.repeat_interleave(H).view(pools, -1).sum(1)
         assert ((spent - minimum) <= lefts[1]).all()
         assert ((spent - minimum) >= lefts[1] - (policy.paired * 1)).all()
+
+
+@pytest.mark.parametrize("policy", [FLEXIBLE, RESTRICTED])
+@pytest.mark.parametrize("chunk", [256, 2048])
+def test_the_two_chains_give_nearly_the_same_output(policy, chunk):
+    cache, queries = cache_of([2999, 256], 2999), queries_of(2)
+    pools = H if policy.per_head else 1
+    lefts = [torch.tensor([2 * H // pools * n for n in each for _ in range(pools)], device="cuda")
+             for each in ((D, D), (2999, 256))]  # fmt: skip
+    fast = FastChain(queries, cache, policy, *lefts, SCALE, chunk).run().float()
+    plain = ReadChain(queries, cache, policy, *lefts, SCALE).run().float()
+    # logits in float16 move weights by less than 2 per cent, and the depths of tokens on the bar
+    assert (fast - plain).norm() <= 0.05 * plain.norm()
 
 
 @pytest.mark.parametrize("tokens", [100, 8192])
@@ -131,3 +165,53 @@ def test_a_sequence_alone_has_the_bits_it_has_in_a_batch():
     one.value_planes.copy_(whole.value_planes[H:])
     alone = FastChain(queries[1:], one, RESTRICTED, *restricted_lefts(one, 2), SCALE, 256).run()
     assert torch.equal(alone[0], both[1])
+
+
+def encoder_state(exact):
+    """A state whose numbers are short, so that codes are exact, or not."""
+    state = state_of()
+    if exact:
+        state |= {
+            name: torch.exp2(torch.round(draw(H, D, seed=i))) for i, name in enumerate(("key_scale", "value_scale"))
+        }
+        state |= {name: torch.round(8 * draw(H, D, seed=i)) / 8 for i, name in enumerate(("key_mean", "value_mean"))}
+    return state
+
+
+def encoded(state, x, lengths, stored_depth):
+    cache = empty_cache(x.shape[1], x.shape[3], state, stored_depth)
+    cache.lengths.copy_(torch.tensor(lengths, device="cuda"))
+    encode(cache, x[0], x[1])
+    return cache
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("lengths", "room", "stored_depth"), [([2049, 777], 2049, 8), ([513, 0], 513, 3), ([9000], 700, 4)]
+)
+def test_the_encoder_on_matrix_units_writes_the_plain_branch_s_words(lengths, room, stored_depth, dtype, monkeypatch):
+    x = torch.round(8 * draw(2, len(lengths), H, room, D, seed=11)).to(dtype)
+    assert by_lanes(x[0])
+    lanes = encoded(encoder_state(True), x, lengths, stored_depth)
+    monkeypatch.setattr(cache_module, "by_lanes", lambda x: False)
+    plain = encoded(encoder_state(True), x, lengths, stored_depth)
+    assert torch.equal(lanes.key_planes, plain.key_planes)
+    assert torch.equal(lanes.value_planes, plain.value_planes)
+
+
+@pytest.mark.parametrize("stored_depth", [8, 3])
+def test_appended_tokens_are_those_encoded_at_once(stored_depth):
+    x, first = draw(2, 2, H, 270, D, seed=12).bfloat16(), [260, 250]
+    whole = encoded(encoder_state(False), x, [n + 9 for n in first], stored_depth)
+    grown = encoded(encoder_state(False), x, first, stored_depth)
+    for i in range(9):
+        append(grown, *(torch.stack([part[n, :, first[n] + i] for n in range(2)]) for part in x))
+    assert torch.equal(grown.lengths, whole.lengths)
+    assert torch.equal(grown.key_planes, whole.key_planes)
+    assert torch.equal(grown.value_planes, whole.value_planes)
+    before = whole.key_planes.clone(), whole.value_planes.clone()
+    whole.lengths.fill_(whole.capacity)
+    append(whole, x[0, :, :, 0], x[1, :, :, 0])  # full: nothing is written
+    assert torch.equal(whole.key_planes, before[0])
+    assert torch.equal(whole.value_planes, before[1])
+    assert whole.lengths.tolist() == [whole.capacity] * 2

@@ -8,11 +8,11 @@ except where they tie exactly); its output must be attention over them within th
 import numpy as np
 import pytest
 import small_inputs as small
-from mpmath import mp, mpf
 
 from proofs_checks.bounds.attention import sparse_attention_bound
 from proofs_checks.bounds.locks_decode import decode_enclosure
 from proofs_checks.golden import fifty_digits
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.numbers import REFERENCE
 from refimpl.attention import sparse_attention
 from refimpl.locks.decode import locks_decode, locks_decode_paged

@@ -14,9 +14,9 @@ from functools import cache
 import numpy as np
 import pytest
 import small_inputs as small
-from mpmath import mp, mpf
 
 from proofs_checks.golden import fifty_digits
+from proofs_checks.golden.digits import mp, mpf
 from proofs_checks.golden.fifty_digits import exact_list
 from proofs_checks.golden.fifty_digits_codes import half_even
 from refimpl.locks.quantize import (

@@ -37,6 +37,15 @@ class OwnMemory:
             ctypes.c_uint32.from_address(int(address)).value = int(value)
 
 
+def lop3(a, b, c, table):
+    """Any function of three bits, bit by bit: bit 4 a + 2 b + c of ``table``."""
+    result = np.zeros_like(a)
+    for case in range(8):
+        if table >> case & 1:
+            result |= (a if case & 4 else ~a) & (b if case & 2 else ~b) & (c if case & 1 else ~c)
+    return result
+
+
 class Machine:
     def __init__(self, text, operands, memory, threads):
         self.threads, self.memory = threads, memory
@@ -136,6 +145,8 @@ class Machine:
             "setp": lambda: COMPARE[op[1]](a, b), "selp": lambda: np.where(more[1], a, b),
             "brev": lambda: [int(f"{x:032b}"[::-1], 2) for x in a],
             "clz": lambda: [32 - int(x).bit_length() for x in a],
+            "lop3": lambda: lop3(a, b, more[1], int(args[4], 0)),
+            "prmt": lambda: permuted(a, b, more[1]),
             "redux": lambda: np.repeat({"max": np.max, "min": np.min, "add": np.sum}[op[2]](warps, 1), 32),
             "vote": lambda: np.repeat((warps.astype(np.int64) << np.arange(32)).sum(1), 32).astype(U),
         }[kind]()  # fmt: skip
@@ -149,3 +160,12 @@ class Machine:
             self.put(flag, inside, live)
         value = self.read(args[1])
         self.put(target, value[np.arange(self.threads) - lane + np.where(inside, other, lane)], live)
+
+
+def permuted(a, b, selector):
+    """Four of the eight bytes of two words, as the selector's nibbles say (prmt without signs)."""
+    both, out = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32)), np.zeros(len(a), np.uint64)
+    for i in range(4):
+        byte = (selector.astype(np.uint64) >> np.uint64(4 * i)) & np.uint64(7)
+        out |= ((both >> (byte * np.uint64(8))) & np.uint64(255)) << np.uint64(8 * i)
+    return out.astype(U)

@@ -92,27 +92,18 @@ def carried_pages(
     Page 5's tokens all lie ``rival`` nats up; every other page's lie 4 nats down. All page means have norm 4, more
     than a page's modes. Two KV heads; in the second the pages stand in reverse. One slot is free.
     """
-    P, own = 8, 3 if opposed else 2
     rng = generator("decode-carried", f"{carrier},{peak},{rival}")
     token = np.full(16, -1.0)
     token[token_at] = 15.0
     token /= np.linalg.norm(token)
     strength = peak / (SPECTRA[modes][carrier] * token[token_at])  # logits per unit of key along the channel
-    pages = np.zeros((P, 16, d))
-    for p in range(P):
-        right, _ = np.linalg.qr(rng.normal(size=(d - own, modes)))
-        channels = np.vstack([np.zeros((own, modes)), right])  # [d, modes], away from channels 0, 1 (and 2)
-        rest = [k for k in range(modes) if k != carrier]
-        basis, _ = np.linalg.qr(np.column_stack([np.ones(16), token, rng.normal(size=(16, modes - 1))]))
-        tokens = np.zeros((16, modes))
-        tokens[:, rest], tokens[:, carrier] = basis[:, 2:], token
-        if p == 3:
-            channels[:, carrier] = np.eye(d)[0]
-        pages[p] = (tokens * SPECTRA[modes]) @ channels.T
-        lift = {3: 0.0, 5: rival}.get(p, -4.0)
-        pages[p, :, 0] += lift / strength
+    pages = np.zeros((8, 16, d))
+    for p in range(8):
+        direction = np.eye(d)[0] if p == 3 else None
+        pages[p] = _page_of_modes(rng, token, carrier, modes, direction, d, 3 if opposed else 2)
+        pages[p, :, 0] += {3: 0.0, 5: rival}.get(p, -4.0) / strength
         pages[p, :, 1] += 4.0
-    keys = np.stack([pages, np.concatenate([pages[:1], pages[-2:0:-1], pages[-1:]])]).reshape(2, P * 16, d)
+    keys = np.stack([pages, np.concatenate([pages[:1], pages[-2:0:-1], pages[-1:]])]).reshape(2, 8 * 16, d)
     queries = np.zeros((2, G, d))
     queries[..., 0] = strength * np.sqrt(d)
     if opposed:
@@ -120,9 +111,25 @@ def carried_pages(
             x[..., 0] /= np.sqrt(2)
             x[..., 2] = -x[..., 0]
     keys, queries = (np.roll(x, channel, axis=-1) for x in (keys, queries))
-    values = rng.normal(size=(2, P * 16, d)) + np.arange(P * 16)[:, None] // 16
+    values = rng.normal(size=(2, 8 * 16, d)) + np.arange(8 * 16)[:, None] // 16
     settings = {"rank": rank, "basis_bits": bits, "budget_tokens": 48, "page_size": 16}
     return {"queries": queries, "keys": keys, "values": values, **settings}
+
+
+def _page_of_modes(
+    rng: np.random.Generator, token: Array, carrier: int, modes: int, direction: Array | None, d: int, own: int
+) -> Array:
+    """Random orthonormal modes, one of them given by tokens and perhaps a direction; ``own`` channels are 0."""
+    right, _ = np.linalg.qr(rng.normal(size=(d - own, modes)))
+    channels = np.vstack([np.zeros((own, modes)), right])
+    rest = [k for k in range(modes) if k != carrier]
+    basis, _ = np.linalg.qr(np.column_stack([np.ones(16), token, rng.normal(size=(16, modes - 1))]))
+    tokens = np.zeros((16, modes))
+    tokens[:, rest], tokens[:, carrier] = basis[:, 2:], token
+    if direction is not None:
+        channels[:, carrier] = direction
+    page: Array = (tokens * SPECTRA[modes]) @ channels.T
+    return page
 
 
 def large_channel() -> Inputs:

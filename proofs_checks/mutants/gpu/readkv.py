@@ -4,7 +4,7 @@ from proofs_checks.mutants.gpu.registry import kernel_mutant
 
 kernel_mutant(
     "gpu-readkv-reversed-planes", "readkv_attention", "D", "the packed cache holds the last bit of a path first",
-    first="key-prefixes", file="readkv/cache.py",
+    first="key-prefixes", file="readkv/encoder.py",
     old="return (code >> (7 - plane)) & 1", new="return (code >> plane) & 1",
 )  # fmt: skip
 kernel_mutant(

@@ -1,8 +1,11 @@
+import importlib
+import inspect
 import json
 from pathlib import Path
 
 import pytest
 
+from proofs_checks.bench.command import METHODS
 from proofs_checks.cli import main
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -79,3 +82,10 @@ def test_the_readkv_page_is_written_from_the_measured_results():
 
     written = runpy.run_path(str(ROOT / "benchmarks" / "readkv_page.py"))
     assert (ROOT / "docs" / "gpu-readkv.md").read_text() == written["page"](json.loads(written["RESULTS"].read_text()))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_is_run_as_the_command_calls_it(method):
+    """Name, cases, a place for what is done so far: there is no device to time on here."""
+    run = importlib.import_module(f"proofs_checks.bench.{method}").run
+    inspect.signature(run).bind(print, None, None)
