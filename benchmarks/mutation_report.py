@@ -96,7 +96,7 @@ def page(files, known):
         rows.append(f"| {module.replace('.', '/')}.py | " + " | ".join(map(str, cells)) + " |")
     text = PAGE.format(
         version=version("mutmut"), slower=SLOWER, seconds=TEST_SECONDS, scope=scope, table="\n".join(rows),
-        history=HISTORY, killed=killed, timeout=count["timeout"], explained=alive - count["open"], open=count["open"],
+        history=HISTORY.strip(), killed=killed, timeout=count["timeout"], explained=alive - count["open"], open=count["open"],
         equivalent=count["same"], net=100 * net, rate=100 * killed / max(1, total),
     )  # fmt: skip
     for reason in [*REASONS, OPEN]:
