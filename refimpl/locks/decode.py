@@ -79,7 +79,7 @@ def locks_decode(
         ``output`` [H, G, d] and ``pages`` [H, min(k, P)], ascending. Share-average combine.
 
     Raises:
-        ArgumentError: a shape, a non-finite value, or a parameter out of range.
+        ArgumentError: a shape, a non-finite value, no query head, or a parameter out of range.
 
     Source: Locks Sec. 4; AMB-01 to AMB-05.
 
