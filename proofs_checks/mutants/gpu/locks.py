@@ -75,20 +75,20 @@ kernel_mutant(
     new="    object.__setattr__(cache, 'tokens', tokens.clone())\n", port="replayed",
 )  # fmt: skip
 kernel_mutant(
-    "gpu-missing-barrier", "locks_decode", "I", "a program reads back its keys before all threads wrote them",
-    first="d128-G8", file=SELECT, old="    tl.store(scratch + page, key, mask=live)\n    tl.debug_barrier()\n",
+    "gpu-missing-barrier", "locks_select_pages", "I", "a program reads back its keys before all threads wrote them",
+    first="low-contrast-16400", file=SELECT, old="    tl.store(scratch + page, key, mask=live)\n    tl.debug_barrier()\n",
     new="    tl.store(scratch + page, key, mask=live)\n",
 )  # fmt: skip
 kernel_mutant(
     "gpu-copy-not-awaited", "locks_decode", "I", "records are used before their copy into shared memory has arrived",
-    first="d128-G8", file=RING, new="",
+    first="served-modes-of-8", file=RING, new="",
     old="""                "ARRIVED: mbarrier.try_wait.parity.shared::cta.b64 done, [gate], phase;",
                 "@!done bra ARRIVED;",
 """,
 )  # fmt: skip
 kernel_mutant(
     "gpu-int4-sign", "locks_decode", "D", "the sign bit of int4 codes is lost on the way to the matrix unit",
-    first="d128-G8", file="locks/score_ptx.py", old="0x03C003C0, 0x4E004E00, 0x6A", new="0x03C003C0, 0x4C004C00, 0x6A",
+    first="served-mode-0", file="locks/score_ptx.py", old="0x03C003C0, 0x4E004E00, 0x6A", new="0x03C003C0, 0x4C004C00, 0x6A",
 )  # fmt: skip
 kernel_mutant(
     "gpu-selection-room", "locks_decode", "C", "the first of the pages at the threshold is dropped",
