@@ -187,8 +187,7 @@ def page(results: dict) -> str:
         lines.append(f"| {case} | {' | '.join(peers + [number(find(case, r)) for r in READERS])} | {floor:.1f} |")
     lines += [
         "",
-        "Floor: 2.3 us for a kernel and the bytes of (8, 2) at the measured read ceiling "
-        f"({ceiling:.0f} GB/s).",
+        f"Floor: 2.3 us for a kernel and the bytes of (8, 2) at the measured read ceiling ({ceiling:.0f} GB/s).",
         "",
         "## Ratios",
         "",

@@ -76,7 +76,8 @@ kernel_mutant(
 )  # fmt: skip
 kernel_mutant(
     "gpu-missing-barrier", "locks_select_pages", "I", "a program reads back its keys before all threads wrote them",
-    first="low-contrast-16400", file=SELECT, old="    tl.store(scratch + page, key, mask=live)\n    tl.debug_barrier()\n",
+    first="low-contrast-16400", file=SELECT,
+    old="    tl.store(scratch + page, key, mask=live)\n    tl.debug_barrier()\n",
     new="    tl.store(scratch + page, key, mask=live)\n",
 )  # fmt: skip
 kernel_mutant(
@@ -88,7 +89,8 @@ kernel_mutant(
 )  # fmt: skip
 kernel_mutant(
     "gpu-int4-sign", "locks_decode", "D", "the sign bit of int4 codes is lost on the way to the matrix unit",
-    first="served-mode-0", file="locks/score_ptx.py", old="0x03C003C0, 0x4E004E00, 0x6A", new="0x03C003C0, 0x4C004C00, 0x6A",
+    first="served-mode-0", file="locks/score_ptx.py", old="0x03C003C0, 0x4E004E00, 0x6A",
+    new="0x03C003C0, 0x4C004C00, 0x6A",
 )  # fmt: skip
 kernel_mutant(
     "gpu-selection-room", "locks_decode", "C", "the first of the pages at the threshold is dropped",
