@@ -31,6 +31,7 @@ from proofs_checks.judge.cases import (
 )
 from proofs_checks.judge.cases.hygiene import hygiene_cases
 from proofs_checks.judge.cases.million import trial_cases
+from proofs_checks.judge.cases.served import served_cases
 
 FAMILIES: dict[str, Callable[[], list[Case]]] = {
     "attention": attention.attention_cases,
@@ -105,7 +106,8 @@ FAMILIES: dict[str, Callable[[], list[Case]]] = {
 @cache
 def cases_of(stage: str) -> tuple[Case, ...]:
     """The cases of one stage in the order in which they diagnose: probes, those of size, general cases, hygiene."""
-    own = sorted(FAMILIES[stage](), key=lambda case: case.sized if case.probe else 2)
+    made = FAMILIES[stage]()
+    own = sorted([*made, *served_cases(made)], key=lambda case: case.sized if case.probe else 2)
     if all(isinstance(value, (int, str)) for value in own[0].inputs().values()):
         return tuple(own)  # no array, so no other way to deliver one
     if all(case.trial for case in own):

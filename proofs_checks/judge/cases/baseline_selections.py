@@ -128,6 +128,7 @@ def low_rank_cases() -> list[Case]:
         stage.probe("heads-side-by-side", "G", "one factor over all KV heads together", _across),
         stage.general("H2-T60-d32-r8", "a falling spectrum", partial(_decaying, 2, 60, 32, 8)),
         stage.general("H3-T50-d64-r16", "fewer tokens than channels", partial(_decaying, 3, 50, 64, 16)),
+        stage.size("H2-T60-d128-r8", "A", "d = 128", partial(_decaying, 2, 60, 128, 8)),
     ]
 
 
@@ -222,6 +223,7 @@ def rocket_cases() -> list[Case]:
         case("chunks-of-one", "C", "chunks of one token", partial(_rocket, 1, 2, 30, 64, 1, 8, 6)),
         stage.general("H2-G4-T70", "random heads", partial(_rocket, 2, 4, 70, 64, 4, 24, 16), kind="set"),
         stage.general("H1-G7-d80", "d = 80", partial(_rocket, 1, 7, 50, 80, 3, 20, 11), kind="set"),
+        stage.size("H2-G8-d128", "A", "d = 128", partial(_rocket, 2, 8, 50, 128, 4, 24, 11), kind="set"),
     ]
 
 

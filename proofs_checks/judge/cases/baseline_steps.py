@@ -158,6 +158,7 @@ def loki_cases() -> list[Case]:
         stage.probe("softmax-scale", "B", "an explicit scale", partial(_loki, 1, 2, 14, 64, 16, 5, softmax_scale=0.5)),
         stage.general("H2-G3-T40-d64", "random heads", partial(_loki, 2, 3, 40, 64, 16, 10)),
         stage.general("H1-G8-T33-d80", "d = 80", partial(_loki, 1, 8, 33, 80, 20, 8)),
+        stage.size("H2-G7-T33-d128", "A", "d = 128", partial(_loki, 2, 7, 33, 128, 32, 8)),
     ]
 
 

@@ -36,6 +36,7 @@ def expected_cases() -> list[Case]:
         ),
         stage.general("H2-G4-T50-d64", "random moments", partial(_expected, 2, 4, 50)),
         stage.general("H1-G3-T33-d80", "d = 80", partial(_expected, 1, 3, 33, 80)),
+        stage.size("H1-G4-T33-d128", "A", "d = 128", partial(_expected, 1, 4, 33, 128)),
     ]
 
 
