@@ -11,8 +11,7 @@ import triton.language as tl
 
 from fastimpl.readkv import lanes_ptx as ptx
 
-BITS, BITS_OPERANDS = tl.constexpr(ptx.bits_text(False)), tl.constexpr(ptx.bits_constraints(False))
-ONES, ONES_OPERANDS = tl.constexpr(ptx.bits_text(True)), tl.constexpr(ptx.bits_constraints(True))
+ONES, ONES_OPERANDS = tl.constexpr(ptx.bits_text()), tl.constexpr(ptx.bits_constraints())
 SUMS = tl.constexpr([tl.float32] * 32)
 SUMS_AND_ONES = tl.constexpr([tl.float32] * 36)
 LAST = tl.constexpr([ptx.last_factor(i) for i in range(32)])
@@ -77,13 +76,6 @@ def zero_sums(zero, COUNT: tl.constexpr):
     for _ in tl.static_range(COUNT):
         sums = sums + (zero,)
     return sums
-
-
-@triton.jit
-def add_bits(x0, x1, w0, w1, sums):
-    """32 sums after 16 items' bits."""
-    return tl.inline_asm_elementwise(BITS, BITS_OPERANDS, (x0, x1, w0, w1) + sums, dtype=SUMS, is_pure=True,
-                                     pack=1)  # fmt: skip
 
 
 @triton.jit

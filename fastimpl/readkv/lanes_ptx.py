@@ -47,26 +47,25 @@ def _sums(first: int) -> list[str]:
     return ["{" + ",".join(f"${first + 4 * b + i}" for i in range(4)) + "}" for b in range(8)]
 
 
-def bits_text(ones: bool) -> str:
-    """Sums += bits x weights. Outputs: 32 sums (and 4 of the weights alone where ``ones``); inputs: x0, x1, two words
-    of weights, then the sums before.
+def bits_text() -> str:
+    """Sums += bits x weights. Outputs: 32 sums and 4 of the weights alone; inputs: x0, x1, two words of weights, then
+    the sums before.
     """
-    outputs = SUMS + 4 * ones
+    outputs = SUMS + 4
     x0, x1, w = f"${outputs}", f"${outputs + 1}", f"{{${outputs + 2},${outputs + 3}}}"
     before, after = _sums(outputs + 4), _sums(0)
     lines = ["{.reg .b32 a<4>;"]
     for b in range(8):
         lines += [_mask("a0", x0, b), _mask("a1", x0, b + 8), _mask("a2", x1, b), _mask("a3", x1, b + 8)]
         lines.append(f"{MMA} {after[b]}, {{a0,a1,a2,a3}}, {w}, {before[b]};")
-    if ones:
-        four = ["{" + ",".join(f"${first + i}" for i in range(4)) + "}" for first in (SUMS, outputs + 4 + SUMS)]
-        lines.append(f"mov.b32 a0, 0x3C003C00; {MMA} {four[0]}, {{a0,a0,a0,a0}}, {w}, {four[1]};")
+    four = ["{" + ",".join(f"${first + i}" for i in range(4)) + "}" for first in (SUMS, outputs + 4 + SUMS)]
+    lines.append(f"mov.b32 a0, 0x3C003C00; {MMA} {four[0]}, {{a0,a0,a0,a0}}, {w}, {four[1]};")
     return "\n".join([*lines, "}"])
 
 
-def bits_constraints(ones: bool) -> str:
+def bits_constraints() -> str:
     """The operands of `bits_text`; outputs are written before all inputs are read."""
-    count = SUMS + 4 * ones
+    count = SUMS + 4
     return ",".join(["=&f"] * count + ["r"] * 4 + ["f"] * count)
 
 

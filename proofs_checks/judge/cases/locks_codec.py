@@ -217,6 +217,7 @@ def pack_cases() -> list[Case]:
             kind="exact",
         ),
         stage.probe("random", "D", "columns one after another, not rows", _random_nibbles, kind="exact"),
+        stage.size("d128-r8", "D", "the served size, two KV heads of three pages", _served_nibbles, kind="exact"),
     ]
 
 
@@ -230,10 +231,18 @@ def unpack_cases() -> list[Case]:
     def few_bytes() -> Inputs:
         return {"basis_bytes": generator("unpack").integers(0, 256, size=(2, 3, 4, 40))}
 
+    def served_bytes() -> Inputs:
+        return {"basis_bytes": generator("unpack", "served").integers(0, 256, size=(2, 3, 8, 64))}
+
     return [
         stage.probe("all-bytes", "D", "all 256 bytes: nibble 8 is -8, 15 is -1, 0 is 0", all_bytes, kind="exact"),
         stage.probe("random", "D", "d = 80, columns one after another", few_bytes, kind="exact"),
+        stage.size("d128-r8", "D", "the served size, two KV heads of three pages", served_bytes, kind="exact"),
     ]
+
+
+def _served_nibbles() -> Inputs:
+    return {"basis_codes": generator("pack", "served").integers(-8, 8, size=(2, 3, 128, 8))}
 
 
 def _nibble_pairs() -> Inputs:

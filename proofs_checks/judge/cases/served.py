@@ -14,12 +14,10 @@ from functools import partial
 
 import numpy as np
 
-from proofs_checks.judge.case import Case, Inputs, generator
-from refimpl.readkv.planes import readkv_pack_key_planes, readkv_pack_value_planes
+from proofs_checks.judge.case import Case, Inputs
 
 SERVED, HEADS = 128, 8
 WHY = "the same with its channels repeated to 128 and its query heads to 8: kernels have a path of their own for these"
-LAYOUT = "random codes at d = 128"
 ROWS = {"queries": -1, "keys": -1, "values": -1}
 POOLS = {"queries": -1, "key_pool": -1, "value_pool": -1}
 STANDARD = {"mean": -1, "scale": -1, "signs": -1}
@@ -71,14 +69,8 @@ TOO_LARGE = {"readkv_restricted_attention/large-logits"}
 
 
 def served_cases(cases: Sequence[Case]) -> list[Case]:
-    """Those of ``cases`` that can be repeated at the served sizes, and the packed layouts at that size."""
+    """Those of ``cases`` that can be repeated at the served sizes, so repeated."""
     stage = cases[0].stage
-    packed = [PACKED[stage]] if stage in PACKED else []
-    own = [replace(cases[0], name=name, inputs=inputs, why=LAYOUT, probe=True) for name, inputs in packed]
-    return [replace(case, sized=True) for case in (*_wide(stage, cases), *own)]
-
-
-def _wide(stage: str, cases: Sequence[Case]) -> list[Case]:
     axes = CHANNELS.get(stage, {})
     if not axes:
         return []
@@ -95,7 +87,9 @@ def _wide(stage: str, cases: Sequence[Case]) -> list[Case]:
         d = np.shape(case.inputs()[first])[axis]
         if 0 < d < SERVED:
             inputs = partial(widened, case.inputs, axes, d, -3 if stage in WINDOWS else -2)
-            found.append(replace(case, name=f"{case.name}-at-{size}", inputs=inputs, base=case.name, why=WHY))
+            found.append(
+                replace(case, name=f"{case.name}-at-{size}", inputs=inputs, base=case.name, why=WHY, sized=True)
+            )
     return found
 
 
@@ -116,35 +110,3 @@ def widened(inputs: Callable[[], Inputs], axes: dict[str, int], d: int, group: i
         if 0 < heads < HEADS:
             given = {**given, "queries": np.take(given["queries"], np.arange(HEADS) % heads, axis=group)}
     return given
-
-
-def _basis_codes() -> Inputs:
-    """Two KV heads of three pages, rank 8."""
-    return {"basis_codes": generator("served", "codes").integers(-8, 8, (2, 3, SERVED, 8)).astype(np.int8)}
-
-
-def _basis_bytes() -> Inputs:
-    return {"basis_bytes": generator("served", "bytes").integers(0, 256, (2, 3, 8, SERVED // 2)).astype(np.uint8)}
-
-
-def _codes() -> Inputs:
-    """41 tokens: five whole bytes of a key plane and one bit."""
-    return {"codes": generator("served", "planes").integers(0, 256, (41, SERVED)).astype(np.uint8)}
-
-
-def _key_planes() -> Inputs:
-    return {"planes": readkv_pack_key_planes(**_codes()), "tokens": 41}
-
-
-def _value_planes() -> Inputs:
-    return {"planes": readkv_pack_value_planes(**_codes()), "channels": SERVED}
-
-
-PACKED: dict[str, tuple[str, Callable[[], Inputs]]] = {
-    "locks_pack_basis": ("d128-r8", _basis_codes),
-    "locks_unpack_basis": ("d128-r8", _basis_bytes),
-    "readkv_pack_key_planes": ("T41-d128", _codes),
-    "readkv_unpack_key_planes": ("T41-d128", _key_planes),
-    "readkv_pack_value_planes": ("T41-d128", _codes),
-    "readkv_unpack_value_planes": ("T41-d128", _value_planes),
-}
