@@ -1,4 +1,7 @@
-"""A plain float32 NumPy port of every stage. It imports nothing of kvproof; ReadKV's half lies in a second file."""
+"""A plain float32 NumPy port of every stage of Locks and ReadKV; it imports nothing of kvproof.
+
+ReadKV's half lies in numpy_port_readkv.py beside it: copy both.
+"""
 
 import math
 import sys

@@ -113,9 +113,8 @@ def test_records_hold_the_codes_of_the_float32_summaries(dtype, d, rank, bits, s
         rest = 5 * U + (2.0**-11 if width == 2 else 0)  # an approximate division (two ulp), ours, and float16's own
         for q in range(4):
             tokens = found[2][[2 * q, 2 * q + 1, 2 * q + 8, 2 * q + 9]]
-            np.testing.assert_allclose(
-                numbers[q, :4], tokens, rtol=rest, atol=2.0**-25
-            )  # half a step of float16's smallest
+            least = 2.0**-25  # half a step of float16's smallest numbers
+            np.testing.assert_allclose(numbers[q, :4], tokens, rtol=rest, atol=least)
             for k in range(2 * q, min(2 * q + 2, rank)):
                 np.testing.assert_allclose(numbers[q, 4 + k % 2], found[0][k], rtol=rest)
         whole = quads[:, 6 * width : 6 * width + 4].copy().view(np.float32)
