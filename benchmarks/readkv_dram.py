@@ -6,14 +6,11 @@ written over the cache). Kernels of one call are kept apart from the next by a m
 """
 
 import argparse
-import csv
-import io
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
 import torch
+from profiler import kernels, profiled
 
 from fastimpl.attention import SplitAttention
 from proofs_checks.bench.readkv import CHANNELS, GROUP, HEADS, READERS, SCALE, SHARP, chains_of, queries_of
@@ -65,9 +62,9 @@ def measured(T):
 
 def traffic(text):
     """Bytes read and written between markers: [[read, written], ...] from the profiler's raw CSV."""
-    rows = list(csv.DictReader(io.StringIO(text[text.index('"ID"') :])))
-    scale, calls = [UNITS[rows[0][m]] for m in METRICS], [[0.0, 0.0]]
-    for row in rows[1:]:
+    units, rows = kernels(text)
+    scale, calls = [UNITS[units[m]] for m in METRICS], [[0.0, 0.0]]
+    for row in rows:
         if MARKER in row["Kernel Name"]:
             calls.append([0.0, 0.0])
         else:
@@ -85,13 +82,7 @@ def main():
     if args.measured:
         measured(args.tokens)
         return
-    profiler = ["ncu", "--clock-control", "none", "--cache-control", "none", "--profile-from-start", "off"]
-    profiler += ["--metrics", ",".join(METRICS), "--csv", "--page", "raw", "--print-units", "auto"]
-    command = [*profiler, sys.executable, __file__, "--tokens", str(args.tokens), "--measured"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stdout[-500:] + done.stderr[-1000:])
-    calls = traffic(done.stdout)
+    calls = traffic(profiled(__file__, ["--tokens", str(args.tokens), "--measured"], METRICS))
     assert len(calls) == 2 * len(METHODS), f"{len(calls)} calls of {2 * len(METHODS)} were seen"
     rows = [
         {"method": method, "state": state, "read_bytes": round(read), "written_bytes": round(written)}

@@ -124,8 +124,8 @@ def hypotheses(stage: str) -> list[Mutant]:
 
 
 def _known(known: Sequence[Mutant], cases: int) -> str:
-    """The line on known mistakes that explain every failing case."""
-    whose = "the failing case are" if cases == 1 else f"all {cases} failing cases are"
+    """The line on known mistakes that explain every failing case of one call (relations make two)."""
+    whose = "the failing case are" if cases == 1 else f"all {cases} failing cases of one call are"
     if len(known) == 1:
         one = known[0]
         return f"bisection: pages and output of {whose} those of this mistake in {one.stage}: {one.what}"

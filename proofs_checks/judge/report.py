@@ -66,6 +66,12 @@ class StageReport:
     records: list[Record] = field(default_factory=list)
 
     @property
+    def worst_case(self) -> str:
+        """The case in which the largest ratio was seen, without the stage's name; empty where none is above 0."""
+        rated = [record for record in self.records if record.ratio]
+        return max(rated, key=lambda record: record.ratio or 0.0).case.partition("/")[2] if rated else ""
+
+    @property
     def shown_notes(self) -> list[str]:
         """The notes that a reader is shown: a port that leaves out a dtype leaves out many cases."""
         more = len(self.notes) - NOTES

@@ -49,18 +49,31 @@ class StageProgress:
         self._bar.stop()
 
 
+def _table(rows: list[StageReport]) -> Table:
+    """The table of stages; a narrow terminal cuts the case's name, the last column, first."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    ratios = ["" if row.worst_ratio is None else f"{row.worst_ratio:.3g}" for row in rows]
+    columns = {
+        "stage": [row.stage for row in rows],
+        "verdict": [row.verdict for row in rows],
+        "error / bound": ratios,
+        "cases": [str(row.cases) for row in rows],
+    }
+    for name, cells in columns.items():
+        right, width = name in ("error / bound", "cases"), max(map(len, [name, *cells]))
+        table.add_column(name, justify="right" if right else "left", no_wrap=True, min_width=width)
+    table.add_column("largest in", no_wrap=True)
+    for row, ratio in zip(rows, ratios, strict=True):
+        table.add_row(row.stage, coloured(row.verdict), ratio, str(row.cases), row.worst_case)
+    return table
+
+
 def print_report(report: Report, console: Console) -> None:
     """Print the table of stages, the failures, the departures and the verdict."""
     provided = [row for row in report.stages if row.verdict != "NOT_PROVIDED"]
     if provided:
         console.print(f"{report.port} ({report.dialect} dialect)", markup=False, soft_wrap=True, highlight=False)
-        table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for name, justify in (("stage", "left"), ("verdict", "left"), ("error / bound", "right"), ("cases", "right")):
-            table.add_column(name, justify="right" if justify == "right" else "left", no_wrap=True)
-        for row in provided:
-            ratio = "" if row.worst_ratio is None else f"{row.worst_ratio:.3g}"
-            table.add_row(row.stage, coloured(row.verdict), ratio, str(row.cases))
-        console.print(table)
+        console.print(_table(provided))
     missing = [row.stage for row in report.stages if row.verdict == "NOT_PROVIDED"]
     if missing and provided:
         others = f"{len(missing)} other stages (kvproof list names all)"

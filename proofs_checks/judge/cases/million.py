@@ -19,6 +19,7 @@ from proofs_checks.bounds.attention import attention_bound, merge_attention_boun
 from proofs_checks.bounds.locks_score import score_bound
 from proofs_checks.judge.case import Calls, Case, Family, Inputs, Trial, generator
 from proofs_checks.judge.cases.inputs import random_qkv
+from proofs_checks.judge.cases.planted import many_pages, planted_pages
 from proofs_checks.judge.judgement import Fault, Judgement, compare
 from proofs_checks.numbers import Precision
 from refimpl.attention import attend, attention, merge_attention
@@ -253,6 +254,7 @@ SHIFT = "a constant added to a million logits moves the lse alone"
 EVERY = "attention over all 65,537 pages, shuffled, is attention"
 MOVED = "65,536 pages in another order have the same scores"
 RANKED = "4,096 of a million pages, in two orders"
+PLANTED = "126 of 32,768 pages outweigh the rest: a ring of copies goes round more than once"
 STEPS = "65,536 splits merged at once and in two steps"
 HALVES = ("float32", "bfloat16", "float16")
 MILLION_SPLIT = partial(split_and_merged, cuts=CUTS, state=carried_state)
@@ -268,6 +270,7 @@ TRIALS: dict[str, tuple[tuple[str, str, Callable[[], Inputs], Trial, dict[str, A
     "sparse_attention": (("every-page", EVERY, with_every_page, every_page, {"dtypes": HALVES}),),
     "locks_score_pages": (("65536-pages-permuted", MOVED, many_summaries, pages_permuted, {}),),
     "locks_select_pages": (("million-pages", RANKED, a_million_shares, selection_permuted, {}),),
+    "locks_decode": (("planted-pages-of-32768", PLANTED, many_pages, planted_pages, {"dtypes": HALVES}),),
 }
 
 

@@ -75,14 +75,18 @@ kernel_mutant(
     new="    object.__setattr__(cache, 'tokens', tokens.clone())\n", port="replayed",
 )  # fmt: skip
 kernel_mutant(
-    "gpu-missing-barrier", "locks_select_pages", "I", "a program reads back its keys before all threads wrote them",
-    first="low-contrast-16400", file=SELECT,
-    old="    tl.store(scratch + page, key, mask=live)\n    tl.debug_barrier()\n",
-    new="    tl.store(scratch + page, key, mask=live)\n",
+    "gpu-missing-barrier", "locks_decode", "I", "a warp reads the counts before all warps have added theirs",
+    first="planted-pages-of-32768", file="locks/select_ptx.py", old="bar.sync 0; sub.u32 in, 31, lane;",
+    new="sub.u32 in, 31, lane;",
+)  # fmt: skip
+kernel_mutant(
+    "gpu-missing-tally-barrier", "locks_decode", "I", "places are counted before all warps have voted",
+    first="planted-pages-of-32768", file="locks/select_ptx.py", old="bar.sync 0; shl.b32 t, lane, 4;",
+    new="shl.b32 t, lane, 4;",
 )  # fmt: skip
 kernel_mutant(
     "gpu-copy-not-awaited", "locks_decode", "I", "records are used before their copy into shared memory has arrived",
-    first="served-modes-of-8", file=RING, new="",
+    first="planted-pages-of-32768", file=RING, new="",
     old="""                "ARRIVED: mbarrier.try_wait.parity.shared::cta.b64 done, [gate], phase;",
                 "@!done bra ARRIVED;",
 """,

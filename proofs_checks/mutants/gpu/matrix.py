@@ -56,8 +56,8 @@ class Judge:
                         yield Outcome(case, dtype, stopped.verdict, Judgement(), str(stopped))
 
     def wrong(self, mutant: KernelMutant) -> KernelKill:
-        """Judge a wrong kernel up to the first case that tells; the one that it names goes first."""
-        cases = [c for c in cases_of(mutant.stage) if within_profile(c, self.profile)]
+        """Judge a wrong kernel up to the first case that tells; the one that it names goes first, of any profile."""
+        cases = [c for c in cases_of(mutant.stage) if within_profile(c, self.profile) or c.name == mutant.first]
         cases.sort(key=lambda case: case.name != mutant.first)
         with tempfile.TemporaryDirectory() as folder:
             spec = write_port(Path(folder), mutant)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from judged import port_from
 
-from proofs_checks.judge.cases import million
+from proofs_checks.judge.cases import million, planted
 from proofs_checks.judge.cases.million import carried_state, carriers
 from proofs_checks.judge.declared import CONSTANTS, Declared, PortError
 from proofs_checks.judge.files import layout
@@ -158,6 +158,27 @@ def test_large_relations_hold_for_a_right_port():
 
 def fails(outcome):
     return outcome.verdict == "FAIL" and bool(outcome.text)
+
+
+def test_planted_pages_are_found_and_a_stale_ring_is_told(monkeypatch):
+    monkeypatch.setattr(planted, "PAGES", 2**8)
+    inputs = planted.many_pages()
+    sizes = [np.linalg.norm(inputs[name][..., 1:], axis=-1).max() for name in ("queries", "keys")]
+    assert np.prod(sizes) / np.sqrt(planted.CHANNELS) < 18
+
+    def stale(*, keys, **rest):
+        """Scores the pages of the second turn as those of the first."""
+        turned = keys.copy()
+        turned[:, 2048:4096] = keys[:, :2048]
+        pages = PORT.locks_decode(keys=turned, **rest)["pages"]
+        return {"pages": pages, **PORT.sparse_attention(keys=keys, pages=pages, **kept(rest))}
+
+    def kept(rest):
+        return {name: rest[name] for name in ("queries", "values", "page_size")}
+
+    for port, verdict in ((PORT.locks_decode, "PASS"), (stale, "FAIL")):
+        found = small_trial("locks_decode", {"locks_decode": port}, planted.planted_pages, planted.many_pages)
+        assert (found.verdict, bool(found.text)) == (verdict, verdict == "FAIL")
 
 
 @pytest.mark.usefixtures("few")
