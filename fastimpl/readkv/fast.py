@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded
+from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded, register_limit
 from fastimpl.readkv.bar import STATE
 from fastimpl.readkv.cache import TILE, PlaneCache
 from fastimpl.readkv.chain import Policy, ReadChain
@@ -17,6 +17,8 @@ from fastimpl.readkv.choose import few
 from fastimpl.readkv.lanes_keys import logits_by_lanes
 from fastimpl.readkv.lanes_values import mix_by_lanes
 from fastimpl.readkv.lanes_weigh import weigh_by_lanes
+from fastimpl.readkv.middle import PROGRAMS, SEARCH_WIDE, allocate_by_lanes, steps_of
+from fastimpl.readkv.middle import WARPS as WEIGHING_WARPS
 from fastimpl.readkv.prepare import prepare_kernel
 from fastimpl.readkv.rotation import hadamard_matrix
 from fastimpl.readkv.slots import PARTS, block_capacity, group_capacity, slot_tables, slots_kernel
@@ -60,7 +62,8 @@ class FastChain(ReadChain):
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
         steps = min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (2 * ITEMS * WEIGHERS)))
-        self.weighing = ITEMS, steps
+        self.weighing, self.tiles_at_once = (ITEMS, steps), 64 if self.tiles <= 64 else 512
+        self.items_per_thread = steps_of(self.importance.shape[1], rows, multiprocessors(device))
         self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
@@ -122,17 +125,34 @@ class FastChain(ReadChain):
             maxnreg=KEY_REGISTERS, **self.launch,
         )  # fmt: skip
 
+    def choose_values(self) -> None:
+        """Log-masses, importances of tokens, and the bars of their depths, in one kernel where its programs fit."""
+        cache, steps, each = self.cache, self.items_per_thread, self.allocation
+        if steps is None or not self.chosen:
+            super().choose_values()
+            return
+        items = self.importance.shape[1]
+        programs = -(-items // (32 * WEIGHING_WARPS * steps))
+        allocate_by_lanes[(programs, self.rows)](
+            self.logits, self.largests, self.lses, self.importance, each.bins, each.lefts, each.gains, each.state,
+            *each.listed, cache.lengths, cache.heads, cache.capacity, items, self.tiles, self.rows_per_pool, each.cost,
+            each.minimum, each.capacity, self.arrivals(programs), G=self.queries.shape[2], STEPS=steps,
+            STEP=self.tiles_at_once, PAIRED=self.policy.paired, WARPS=WEIGHING_WARPS, STATE=STATE,
+            CLOSE=each.close, WIDE=SEARCH_WIDE, num_warps=WEIGHING_WARPS,
+            **register_limit(self.queries.device, 65536 // (32 * WEIGHING_WARPS * PROGRAMS)), **each.shape, **self.launch,
+        )  # fmt: skip
+
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
         cache, (items, steps) = self.cache, self.weighing
-        size = -(-cache.longest // self.allocation.cost)
-        programs = -(-size // (items * steps))
+        programs = -(-self.importance.shape[1] // (items * steps))
         weigh_by_lanes[(programs, self.rows)](
             self.logits, self.largests, self.lses, self.importance, self.allocation.bins,
             *self.allocation.bracketing, cache.lengths, cache.heads, cache.capacity, self.importance.shape[1],
             self.tiles, self.rows_per_pool, self.allocation.cost, self.policy.minimum, self.arrivals(programs),
-            G=self.queries.shape[2], ITEMS=items, STEPS=steps, STEP=min(padded(self.tiles, 1), 512),
-            PAIRED=self.policy.paired, THREADS=128, STATE=STATE, num_warps=4, **self.allocation.shape, **self.launch,
+            G=self.queries.shape[2], ITEMS=items, STEPS=steps, STEP=self.tiles_at_once,
+            PAIRED=self.policy.paired, THREADS=32 * WEIGHING_WARPS, STATE=STATE, num_warps=WEIGHING_WARPS,
+            **self.allocation.shape, **self.launch,
         )  # fmt: skip
 
     def read_values(self) -> None:

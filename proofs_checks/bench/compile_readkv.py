@@ -33,11 +33,13 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
     """One configuration per kernel that has this branch; names that repeat elsewhere carry their module."""
     if branch == "ptx":
         own = {"W": 8, "D": 128, **follow}
-        weigh = {"G": 7, "ITEMS": 512, "STEPS": 2, "STEP": 512, "PAIRED": True, "THREADS": 128, **LEVEL, **follow}
+        weigh = {"G": 7, "ITEMS": 512, "STEPS": 2, "STEP": 512, "PAIRED": True, "THREADS": 512, **LEVEL, **follow}
+        allocate = {"G": 7, "STEPS": 4, "STEP": 512, "PAIRED": True, "WARPS": 16, "CLOSE": False, "WIDE": 512, **LEVEL}
         found: dict[str, Configuration] = {
+            "allocate_by_lanes": ("readkv.middle", {**allocate, **follow}, {**LANES, **SLOTS}, 16),
             "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8}, SLOTS, 2),
             "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8, "STEPS": 8, "PAIRED": True}, LANES, 4),
-            "weigh_by_lanes": ("readkv.lanes_weigh", weigh, {**LANES, **SLOTS}, 4),
+            "weigh_by_lanes": ("readkv.lanes_weigh", weigh, {**LANES, **SLOTS}, 16),
             **_encoder(True),
         }
         return {name: (m, c, {**POINTERS, **p}, w) for name, (m, c, p, w) in found.items()}

@@ -68,6 +68,9 @@ class MatrixMachine(Machine):
     def numbers(self, op, args):
         """The result of an instruction that `Machine` lacks, or None."""
         kind = op[0]
+        if kind == "rcp":
+            with np.errstate(divide="ignore"):
+                return words_of(1.0 / floats(self.read(args[1])))
         if kind not in ("fma", "add", "sub", "mul", "div", "setp", "prmt", "lop3", "xor", "mad"):
             return None
         given = [self.read(a) for a in args[1:]]
@@ -81,10 +84,11 @@ class MatrixMachine(Machine):
             with np.errstate(divide="ignore", invalid="ignore"):
                 exact = {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "div": lambda: a / b}[kind]()
             return words_of(exact, "rz" in op)
-        if kind == "setp" and op[-1] == "f32":
-            return floats(given[0]) < floats(given[1])
         if kind == "setp":
-            return {"ne": np.not_equal, "lt": np.less}[op[1]](given[0], given[1])
+            if op[-1] != "f32":
+                return None
+            assert op[1] == "lt"
+            return floats(given[0]) < floats(given[1])
         if kind == "prmt":
             source = np.stack([(w >> U(8 * i)) & U(255) for w in given[:2] for i in range(4)])
             chosen = [source[int(given[2][0]) >> (4 * i) & 7] << U(8 * i) for i in range(4)]
