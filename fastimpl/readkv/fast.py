@@ -26,6 +26,9 @@ from fastimpl.readkv.threshold import BINS
 from fastimpl.readkv.value_ptx import WARPS
 from fastimpl.readkv.value_tables import slot_factors, value_tables
 
+TOGETHER = {"launch_cooperative_grid": True}
+"""How the programs of `middle.allocate_by_lanes` are launched: all at once or not at all."""
+
 CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
 
@@ -139,7 +142,8 @@ class FastChain(ReadChain):
             each.minimum, each.capacity, self.arrivals(programs), G=self.queries.shape[2], STEPS=steps,
             STEP=self.tiles_at_once, PAIRED=self.policy.paired, WARPS=WEIGHING_WARPS, STATE=STATE,
             CLOSE=each.close, WIDE=SEARCH_WIDE, num_warps=WEIGHING_WARPS,
-            **register_limit(self.queries.device, 65536 // (32 * WEIGHING_WARPS * PROGRAMS)), **each.shape, **self.launch,
+            **register_limit(self.queries.device, 65536 // (32 * WEIGHING_WARPS * PROGRAMS)), **each.shape,
+            **{**self.launch, **TOGETHER},
         )  # fmt: skip
 
     def weigh(self) -> None:
