@@ -13,14 +13,12 @@ from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded, registe
 from fastimpl.readkv.bar import STATE
 from fastimpl.readkv.cache import TILE, PlaneCache
 from fastimpl.readkv.chain import Policy, ReadChain
-from fastimpl.readkv.choose import few
 from fastimpl.readkv.lanes_keys import logits_by_lanes
 from fastimpl.readkv.lanes_values import mix_by_lanes
 from fastimpl.readkv.lanes_weigh import weigh_by_lanes
 from fastimpl.readkv.middle import PROGRAMS, SEARCH_WIDE, allocate_by_lanes, steps_of
 from fastimpl.readkv.middle import WARPS as WEIGHING_WARPS
 from fastimpl.readkv.prepare import prepare_kernel
-from fastimpl.readkv.rotation import hadamard_matrix
 from fastimpl.readkv.slots import PARTS, block_capacity, group_capacity, slot_tables, slots_kernel
 from fastimpl.readkv.threshold import BINS
 from fastimpl.readkv.value_ptx import WARPS
@@ -77,7 +75,6 @@ class FastChain(ReadChain):
         self.slot_counts = make(rows, 8, kind=torch.int32)
         self.slot_sums = make(rows, 8, PARTS, kind=torch.int32)
         self.slot_units = make(rows, 8, kind=torch.float32)
-        self.hadamard = hadamard_matrix(d, device)
         self.tables, self.prefixes = slot_tables(device), value_tables(device)
         self.coefficients = slot_factors(device)
 
@@ -97,14 +94,11 @@ class FastChain(ReadChain):
             super().choose_keys()
             return
         prepare_kernel[(PARTS, self.rows)](
-            self.queries, self.hadamard, cache.key_signs, cache.key_scale, self.gains,
-            self.key_lefts, *self.tables, self.rotated,
+            self.queries, cache.key_signs, cache.key_scale, self.gains, self.key_lefts, *self.tables, self.rotated,
             self.key_importance, self.key_depths, self.allocation.bins, self.allocation.state, self.members,
             self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units, H, cache.key_planes.shape[3], *self.queries.stride()[:3],
-            self.policy.minimum, 1.0 / math.sqrt(d), G=G, G_PAD=padded(G), D=d, D_PAD=padded(d), PARTS=PARTS,
-            GROUPS=self.groups, BLOCKS=self.blocks, BINS=BINS.value, STATE=STATE,
-            FEW=few(d, len(self.gains) - self.policy.minimum, 1), num_warps=4,
-            **self.allocation.shape, **self.launch,
+            self.policy.minimum, 1.0 / math.sqrt(d), G=G, D=d, PARTS=PARTS, GROUPS=self.groups, BLOCKS=self.blocks,
+            BINS=BINS.value, STATE=STATE, num_warps=4, **self.allocation.shape, **self.launch,
         )  # fmt: skip
 
     def make_slots(self) -> None:

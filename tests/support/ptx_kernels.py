@@ -41,6 +41,8 @@ class MatrixMachine(Machine):
 
     def step(self, op, args, live):
         kind = op[0]
+        if kind == "cp":  # asynchronous copies arrive at once
+            return self.copy(op, args, live) if "shared" in op else None
         if kind == "mma":
             return self.multiply(op, args)
         if kind in ("ld", "st") and "shared" in op:
@@ -65,13 +67,17 @@ class MatrixMachine(Machine):
                 value[live] = self.shared[where // 4]
                 self.put(name.strip(), value, live)
 
+    def copy(self, op, args, live):
+        for i in range(0, int(args[2]), 4):
+            self.shared[(self.address(args[0])[live] + i) // 4] = self.memory.load(self.address(args[1])[live] + i)
+
     def numbers(self, op, args):
         """The result of an instruction that `Machine` lacks, or None."""
         kind = op[0]
         if kind == "rcp":
             with np.errstate(divide="ignore"):
                 return words_of(1.0 / floats(self.read(args[1])))
-        if kind not in ("fma", "add", "sub", "mul", "div", "setp", "prmt", "lop3", "xor", "mad"):
+        if kind not in ("fma", "add", "sub", "mul", "div", "setp", "lop3", "xor", "mad"):
             return None
         given = [self.read(a) for a in args[1:]]
         if kind == "fma":
@@ -84,15 +90,8 @@ class MatrixMachine(Machine):
             with np.errstate(divide="ignore", invalid="ignore"):
                 exact = {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b, "div": lambda: a / b}[kind]()
             return words_of(exact, "rz" in op)
-        if kind == "setp":
-            if op[-1] != "f32":
-                return None
-            assert op[1] == "lt"
+        if kind == "setp" and op[-1] == "f32":
             return floats(given[0]) < floats(given[1])
-        if kind == "prmt":
-            source = np.stack([(w >> U(8 * i)) & U(255) for w in given[:2] for i in range(4)])
-            chosen = [source[int(given[2][0]) >> (4 * i) & 7] << U(8 * i) for i in range(4)]
-            return chosen[0] | chosen[1] | chosen[2] | chosen[3]
         if kind == "lop3":
             assert int(given[3][0]) == 0xE4
             return (given[0] & given[2]) | (given[1] & ~given[2])
@@ -145,7 +144,8 @@ class Inline:
             self.shared = machine.shared
         machine.shared = self.shared
         machine.run()
-        found = [self.tensor(machine.values[f"${i}"].astype(U).view(S), kind) for i, kind in enumerate(dtypes)]
+        scalar = all(not a.type.is_block() for a in args if isinstance(a, tl.tensor))
+        found = [self.tensor(machine.values[f"${i}"].astype(U), kind, scalar) for i, kind in enumerate(dtypes)]
         return tuple(found) if many else found[0]
 
     @staticmethod
@@ -157,6 +157,7 @@ class Inline:
         return values.view(U) if values.dtype == F else values.astype(np.int64).astype(U)
 
     @staticmethod
-    def tensor(data, kind):
+    def tensor(data, kind, scalar):
         kind = getattr(kind, "value", kind)
-        return tl.tensor(TensorHandle(data, kind), tl.block_type(kind, [data.size]))
+        data = data.view(F if kind == tl.float32 else S)
+        return tl.tensor(TensorHandle(data, kind), kind if scalar else tl.block_type(kind, [data.size]))

@@ -134,6 +134,8 @@ class Machine:
             self.put(args[0], np.full(self.threads, self.read(args[2]).sum(), U), live)
         elif kind == "shfl":
             self.shuffle(op, args, live)
+        elif kind == "cvt" and op[1] == "u64":
+            self.put(args[0], self.read(args[1]).astype(np.int64), live)
         elif op[-1] == "s64":
             self.put(args[0], self.read(args[1]).astype(np.int64) + self.read(args[2]).astype(np.int64), live)
         elif kind == "mul":
@@ -147,7 +149,7 @@ class Machine:
         a, *more = (self.read(x).view(number) if x not in self.values or self.values[x].dtype == U else self.values[x]
                     for x in args[1:])  # fmt: skip
         b = more[0] if more else None
-        warps = a.reshape(-1, 32)
+        warps = a.reshape(-1, min(32, self.threads))
         return {
             "mov": lambda: a, "add": lambda: a + b, "sub": lambda: a - b, "max": lambda: np.maximum(a, b),
             "min": lambda: np.minimum(a, b),
