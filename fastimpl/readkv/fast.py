@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded, register_limit
+from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, register_limit
 from fastimpl.readkv.bar import STATE
 from fastimpl.readkv.cache import TILE, PlaneCache
 from fastimpl.readkv.chain import Policy, ReadChain
@@ -30,8 +30,8 @@ TOGETHER = {"launch_cooperative_grid": True}
 CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
 
-REGISTERS, KEY_REGISTERS = 128, 112
-"""Per thread of the value pass and of the key pass: 16 and 18 warps to a multiprocessor."""
+REGISTERS, KEY_REGISTERS = 128, 128
+"""Per thread of the value pass and of the key pass: 16 warps to a multiprocessor."""
 
 PROGRAMS_PER_PROCESSOR = 4
 """Of the value pass, at this many registers and `value_ptx.WARPS` warps."""
@@ -118,8 +118,8 @@ class FastChain(ReadChain):
         logits_by_lanes[(self.tiles, self.rows)](
             cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units,
             cache.lengths, self.logits, self.largests, H, cache.key_planes.shape[3], cache.capacity, self.tiles,
-            self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2,
-            maxnreg=KEY_REGISTERS, **self.launch,
+            self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS,
+            AHEAD=min(1, self.policy.minimum), num_warps=2, maxnreg=KEY_REGISTERS, **self.launch,
         )  # fmt: skip
 
     def choose_values(self) -> None:

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
-from ptx_kernels import Inline  # noqa: E402
+from ptx_kernels import Inline, MatrixMachine  # noqa: E402
 from ptx_machine import Machine  # noqa: E402
 
 from fastimpl.device import INTERPRETED  # noqa: E402
@@ -198,3 +198,28 @@ def test_two_bytes_of_eight_words_become_four_operands():
             for byte in range(2):
                 wanted = sum(int(words[4 * k + i] >> (8 * (first + byte)) & 255) << (8 * i) for i in range(4))
                 assert (np.asarray(machine.values[f"t{2 * k + byte}"], np.int64) & 0xFFFFFFFF == wanted).all()
+
+
+def test_sums_of_a_block_are_those_of_its_bits():
+    """High and low weights times every bit of two bytes; the last sum is of the whole byte."""
+    draw = np.random.default_rng(1)
+    words, weights = draw.integers(0, 2**32, (8, 32), np.uint32), draw.integers(0, 2**32, (4, 32), np.uint32)
+    given = [*words, np.full(32, 0x7362), *weights, *np.full((64, 32), 5)]
+    registers = {64 + i: np.asarray(value, np.uint32) for i, value in enumerate(given)}
+    machine = MatrixMachine(keys_ptx.block_text(), registers, np.zeros(1, np.int32), 32)
+    machine.run()
+    assert len(given) + 64 == len(keys_ptx.block_constraints().split(","))
+    found = np.stack([machine.values[f"${i}"].astype(np.uint32).view(np.int32) - 5 for i in range(64)])
+    bytes_of = words.view(np.uint8).reshape(8, 8, 4, 4)[..., 2:]  # slot i of a lane: word i of group, quad
+    factors = weights.view(np.int8).reshape(2, 2, 8, 4, 4)  # high, low; slots 0-3, 4-7; head, quad, slot
+    for part in range(2):
+        for bit in range(8):
+            taken = bytes_of.astype(np.int64) & (1 << bit if bit < 7 else 255)
+            for half in range(2):
+                for column in range(2):
+                    at = found[32 * part + 4 * bit + 2 * half + column].reshape(8, 4)  # token group, pair of heads
+                    for pair in range(4):
+                        head = 2 * pair + column
+                        own = np.concatenate([factors[part, 0, head], factors[part, 1, head]], 1)  # quad, slot
+                        wanted = np.einsum("sgq,qs->g", taken[..., half], own.astype(np.int64))
+                        assert (at[:, pair] == wanted).all()

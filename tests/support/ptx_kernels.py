@@ -44,7 +44,7 @@ class MatrixMachine(Machine):
         if kind == "cp":  # asynchronous copies arrive at once
             return self.copy(op, args, live) if "shared" in op else None
         if kind == "mma":
-            return self.multiply(op, args)
+            return self.multiply_bytes(args) if "u8" in op else self.multiply(op, args)
         if kind in ("ld", "st") and "shared" in op:
             return self.shared_access(op, args, live)
         if kind == "st" and op[-1] == "b16":
@@ -104,7 +104,7 @@ class MatrixMachine(Machine):
         return None
 
     def multiply(self, op, args):
-        """m16n8k16, one product per warp."""
+        """m16n8k16 of floats, one product per warp."""
         lists = [[self.read(n) for n in a.strip("{} ").split(",")] for a in args[1:]]
         lane = np.arange(32)
         group, quad = lane // 4, lane % 4
@@ -122,6 +122,26 @@ class MatrixMachine(Machine):
             product = a @ b + c
             for i in range(4):
                 result[i][own] = words_of(product[group + 8 * (i // 2), 2 * quad + i % 2])
+        for name, value in zip(args[0].strip("{} ").split(","), result, strict=True):
+            self.put(name.strip(), value, np.ones(self.threads, bool))
+
+    def multiply_bytes(self, args):
+        """m16n8k32 of unsigned times signed bytes."""
+        lists = [[self.read(n) for n in a.strip("{} ").split(",")] for a in args[1:]]
+        group, quad = np.arange(32) // 4, np.arange(32) % 4
+        result = [np.zeros(self.threads, U) for _ in range(4)]
+        for warp in range(self.threads // 32):
+            own = slice(32 * warp, 32 * warp + 32)
+            a, b = np.zeros((16, 32), np.int64), np.zeros((32, 8), np.int64)
+            for byte in range(4):
+                for i in range(4):
+                    a[group + 8 * (i % 2), 4 * quad + byte + 16 * (i // 2)] = lists[0][i][own] >> U(8 * byte) & U(255)
+                for i in range(2):
+                    b[4 * quad + byte + 16 * i, group] = (lists[1][i][own] >> U(8 * byte)).astype(np.int8)
+            product = a @ b
+            for i in range(4):
+                before = lists[2][i][own].view(S)
+                result[i][own] = (product[group + 8 * (i // 2), 2 * quad + i % 2] + before).astype(S).view(U)
         for name, value in zip(args[0].strip("{} ").split(","), result, strict=True):
             self.put(name.strip(), value, np.ones(self.threads, bool))
 
