@@ -59,6 +59,7 @@ class FastChain(ReadChain):
     ) -> None:  # fmt: skip
         N, H, _, d = queries.shape
         wanted = N * H * cache.longest // (PROGRAMS_PER_PROCESSOR * multiprocessors(queries.device))
+        self.asking = policy.minimum > 0 and wanted < CHUNKS[1]  # where much is read, other warps hide the latency
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
@@ -160,6 +161,6 @@ class FastChain(ReadChain):
             cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
             self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.mixes, H, cache.capacity,
             self.importance.shape[1], self.rows_per_pool, policy.minimum, self.splits, G, W=cache.stored_depth, D=d,
-            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired, num_warps=WARPS, maxnreg=REGISTERS,
-            **self.launch,
+            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired,
+            AHEAD=self.asking, num_warps=WARPS, maxnreg=REGISTERS, **self.launch,
         )  # fmt: skip

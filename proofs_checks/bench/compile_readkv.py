@@ -41,7 +41,12 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
             "allocate_by_lanes": ("readkv.middle", {**allocate, **follow}, {**LANES, **SLOTS}, 16),
             "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8, "AHEAD": 1}, SLOTS, 2),
             "prepare_kernel": ("readkv.prepare", prepare, SLOTS, 4),
-            "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8, "STEPS": 8, "PAIRED": True}, LANES, 4),
+            "mix_by_lanes": (
+                "readkv.lanes_values",
+                {**own, "STATE": 8, "STEPS": 8, "PAIRED": True, "AHEAD": False},
+                LANES,
+                4,
+            ),
             "weigh_by_lanes": ("readkv.lanes_weigh", weigh, {**LANES, **SLOTS}, 16),
             **_encoder(True),
         }
