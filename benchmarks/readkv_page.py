@@ -43,8 +43,7 @@ Microseconds at 128K, batch 4, (8, 2), each part replayed alone or as the differ
 |---|---|---|
 | rotate queries, importances, key depths, slots | {keys} | - |
 | key logits | {read_keys} | {key_floor} |
-| log-masses, importances of tokens, bins, brackets | {weigh} | - |
-| exact bars of the value depths | {bars} | - |
+| log-masses, importances of tokens, exact bars of the value depths | {bars} | - |
 | value depths, lists, value pass | {values} | {value_floor} |
 | merge, rotate back | {merge} | - |
 
@@ -61,14 +60,15 @@ three times in a bank, and neighbouring tokens' words are two requests.
 of 16 tokens) or integers (32 slots) alike; with the masks that make their operands, 121 and 95 ns. An exact weight is two
 bytes and needs two integer products, so either way 128K, batch 4 at (8, 2) takes about 31 us in products alone.
 
-**Exact bars take {bars} us of it.** They are the greedy allocation's to the last tie. A first histogram (32
-bins to an octave, in shared memory) brackets the bar whatever the rounding, in the last program of the kernel that fills
-it; the few per cent of the steps inside the bracket are listed, and the last program to list them searches them. What is
-left is latency: fences, one program's reductions, and the way through memory between the two kernels.
+**Importances and exact bars take {bars} us of it.** The bars are the greedy allocation's to the last tie. A first
+histogram (32 bins to an octave, in shared memory) brackets the bar whatever the rounding; programs wait for each other's
+bins with their importances in registers, and each finds the bracket for itself. The few per cent of the steps inside it
+are listed, and the last program to list them searches them, eight bits per round. What is left is latency: fences, the
+wait, and one program's search. Where the programs do not fit side by side, two kernels do the same.
 
 **Spread attention at 128K, batch 1**: {spread} us in this run. More steps may lie in the bracket than the search holds in
-registers; to go through them bit by bit in memory once took 572 us. The search now stops at the first exact count, and a
-list that does not fit (4,096 steps) is searched two bits per pass.
+registers; to go through them bit by bit in memory once took 572 us. A list that does not fit (4,096 steps) is now read
+again in each of three rounds.
 
 ## What was tried
 
@@ -98,11 +98,9 @@ list that does not fit (4,096 steps) is searched two bits per pass.
 
 1. Several tiles per program of the key pass without the cache hint: the first copies of a tile go during the last steps
    of the one before. The steps around the products (some 700 instructions per 128 tokens) are the next to cut.
-2. One kernel between the passes, whose programs wait for the bracket with their importances in registers; it needs all
-   of them to be resident at once.
-3. Value groups through a ring in shared memory (one request per pair of tokens), and the tables of depth 5 to 8 in eight
+2. Value groups through a ring in shared memory (one request per pair of tokens), and the tables of depth 5 to 8 in eight
    copies, which no two lanes meet in.
-4. The encoder reaches {encoder} of the copy ceiling. Shared memory holds it back (below): with channels instead of tokens
+3. The encoder reaches {encoder} of the copy ceiling. Shared memory holds it back (below): with channels instead of tokens
    on the rows of its products, factors are looked up half as often and loads touch whole lines.
 
 ## The encoder
@@ -213,9 +211,7 @@ def page(results: dict) -> str:
               f"| depths of 4 x 128 channels, with rotation, importances and slots | 8 us | 4 us | {find('128K', 'choose_keys')} us |",
               f"| bars of 4 x 131,072 tokens, with log-masses and importances; the value pass makes the lists | 20 us | 10 us | {parts:.0f} us |"]  # fmt: skip
     big = "128K, batch 4"
-    whole, weighed, bars = (
-        find(big, n) for n in ("choose and read keys", "choose, read, weigh", "choose .. value bars")
-    )
+    whole, bars = (find(big, n) for n in ("choose and read keys", "choose .. value bars"))
     sources = list(dict.fromkeys(r["case"] for r in rows if r["kind"] == "quality"))
     readers = [r for r in READERS if any(q["kind"] == "quality" and q["name"] == r for q in rows)]
     quality = []
@@ -228,7 +224,7 @@ def page(results: dict) -> str:
         near=times(big, "(8, 2)"), near_spread=times(big, "(8, 2), spread"), near_4_2=times(big, "(4, 2)"),
         near_8_4=times(big, "(8, 4)"), near_one=times("128K", "(8, 2)"), near_four=times("32K, batch 4", "(8, 2)"),
         least=number(find("2K", "(8, 2)"), 0), turbo_goal=number(find("8K", PEERS[-1]) / 1.5, 0), keys=number(find(big, "choose_keys")),
-        read_keys=number(find(big, "read_keys")), weigh=number(weighed - whole), bars=number(bars - weighed),
+        read_keys=number(find(big, "read_keys")), bars=number(bars - whole),
         values=number(find(big, "read_values")), merge=number(find(big, "merge")), key_floor=number(half),
         value_floor=number(half), spread=number(find("128K", "(8, 2), spread"), 0),
         encoder=f"{100 * find('128K', 'prefill', 'of_copy_ceiling'):.0f} %", reader_heads=" | ".join(readers),

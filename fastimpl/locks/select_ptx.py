@@ -130,23 +130,9 @@ class Choice:
         for k in self.keys:
             lines.append(f"sub.u32 t, {k}, lo; setp.lt.u32 ok, t, range; shr.u32 t, t, shift; shl.b32 t, t, 2;")
             lines.append("add.u32 t, t, base; @ok red.shared.add.u32 [t], 1;")
-        lines += [
-            "bar.sync 0; sub.u32 in, 31, lane; shl.b32 in, in, 3; shl.b32 t, in, 2; add.u32 t, t, base;",
-            "ld.shared.v4.b32 {c0,c1,c2,c3}, [t]; ld.shared.v4.b32 {c4,c5,c6,c7}, [t+16];",
-            "add.u32 own, c0, c1; add.u32 own, own, c2; add.u32 own, own, c3; add.u32 own, own, c4; add.u32 own, own, c5;",
-            "add.u32 own, own, c6; add.u32 own, own, c7; mov.b32 sum, own;",
-            *_lane_sums("sum"),
-            "add.u32 sum, sum, above; setp.ge.s32 p, sum, $3; vote.sync.ballot.b32 mask, p, 0xffffffff;",
-            "mov.b32 edge, 0; setp.eq.u32 done, mask, 0; @done bra FOUND;",  # fewer items than are kept: all of them
-            "sub.u32 sum, sum, own; mov.b32 bin, -1; mov.b32 reached, 0; mov.b32 at, 0;",
-        ]
-        for i in range(7, -1, -1):  # the first bucket from the top with which enough are reached
-            lines.append(f"add.u32 sum, sum, c{i}; setp.ge.s32 p, sum, $3; setp.lt.s32 ok, bin, 0; and.pred p, p, ok;")
-            lines.append(f"@p add.u32 bin, in, {i}; @p mov.b32 reached, sum; @p mov.b32 at, c{i};")
         return [
             *lines,
-            "brev.b32 mask, mask; clz.b32 t, mask; shfl.sync.idx.b32 bin, bin, t, 0x1f, 0xffffffff;",
-            "shfl.sync.idx.b32 reached, reached, t, 0x1f, 0xffffffff; shfl.sync.idx.b32 at, at, t, 0x1f, 0xffffffff;",
+            *bucket_lines("$3", 0),
             "shl.b32 bin, bin, shift; add.u32 lo, lo, bin; mov.b32 edge, lo;",
             "setp.eq.s32 done, reached, $3; @done bra FOUND;",  # whatever equals the edge is kept
             "sub.u32 above, reached, at; sub.u32 room, $3, above; setp.eq.u32 done, shift, 0; @done bra FOUND;",
@@ -176,7 +162,7 @@ class Choice:
             *lines,
             "bar.sync 0; shl.b32 t, lane, 4; add.u32 t, t, tall; ld.shared.v4.b32 {c0,c1,c2,c3}, [t];",
             "add.u32 c1, c1, c0; add.u32 c2, c2, c1; add.u32 c3, c3, c2; mov.b32 sum, c3;",
-            *_lane_sums("sum"),
+            *lane_sums("sum"),
             "shfl.sync.idx.b32 total, sum, 31, 0x1f, 0xffffffff; sub.u32 e0, sum, c3;",
             "add.u32 e1, e0, c0; add.u32 e2, e0, c1; add.u32 e3, e0, c2; and.b32 t, warp, 1; setp.ne.u32 p, t, 0;",
             "selp.b32 e0, e1, e0, p; selp.b32 e2, e3, e2, p; and.b32 t, warp, 2; setp.ne.u32 p, t, 0;",
@@ -227,7 +213,34 @@ class Choice:
         return lines
 
 
-def _lane_sums(register: str) -> list[str]:
+def bucket_lines(wanted: str, everything: int) -> list[str]:
+    """Which bucket (bin) the key of rank ``wanted`` is in, how many keys reach it and how many it has (reached, at).
+
+    Jumps to FOUND where all keys are fewer than wanted: the edge is then ``everything``.
+    """
+    lines = [
+        "bar.sync 0; sub.u32 in, 31, lane; shl.b32 in, in, 3; shl.b32 t, in, 2; add.u32 t, t, base;",
+        "ld.shared.v4.b32 {c0,c1,c2,c3}, [t]; ld.shared.v4.b32 {c4,c5,c6,c7}, [t+16];",
+        "add.u32 own, c0, c1; add.u32 own, own, c2; add.u32 own, own, c3; add.u32 own, own, c4; add.u32 own, own, c5;",
+        "add.u32 own, own, c6; add.u32 own, own, c7; mov.b32 sum, own;",
+        *lane_sums("sum"),
+        f"add.u32 sum, sum, above; setp.ge.s32 p, sum, {wanted}; vote.sync.ballot.b32 mask, p, 0xffffffff;",
+        f"mov.b32 edge, {everything}; setp.eq.u32 done, mask, 0; @done bra FOUND;",
+        "sub.u32 sum, sum, own; mov.b32 bin, -1; mov.b32 reached, 0; mov.b32 at, 0;",
+    ]
+    for i in range(7, -1, -1):  # the first bucket from the top with which enough are reached
+        lines.append(
+            f"add.u32 sum, sum, c{i}; setp.ge.s32 p, sum, {wanted}; setp.lt.s32 ok, bin, 0; and.pred p, p, ok;"
+        )
+        lines.append(f"@p add.u32 bin, in, {i}; @p mov.b32 reached, sum; @p mov.b32 at, c{i};")
+    return [
+        *lines,
+        "brev.b32 mask, mask; clz.b32 t, mask; shfl.sync.idx.b32 bin, bin, t, 0x1f, 0xffffffff;",
+        "shfl.sync.idx.b32 reached, reached, t, 0x1f, 0xffffffff; shfl.sync.idx.b32 at, at, t, 0x1f, 0xffffffff;",
+    ]
+
+
+def lane_sums(register: str) -> list[str]:
     """Sums over the lanes up to each."""
     return [
         f"shfl.sync.up.b32 t|p, {register}, {step}, 0, 0xffffffff; @p add.u32 {register}, {register}, t;"

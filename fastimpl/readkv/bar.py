@@ -18,10 +18,10 @@ from fastimpl.readkv.choose import bar_of, gain_keys
 NARROW, SHIFT = tl.constexpr(4 << 18), tl.constexpr(18)
 """A bracket of at most four bins holds one step of an item, where gains are a fifth apart."""
 
-LOW, HIGH, FOUND, BAR, CUT, REST, DONE = (tl.constexpr(i) for i in (0, 1, 2, 4, 5, 6, 7))
+LOW, HIGH, FOUND, COME, BAR, CUT, REST, DONE = (tl.constexpr(i) for i in range(8))
 STATE = 8
-"""Numbers of a pool's state, int64: bracket, cost above it (times 2^32) and entries of the list, what `resolve` found,
-and how many programs are done."""
+"""Numbers of a pool's state, int64: bracket, cost above it (times 2^32) and entries of the list, how many programs have
+filled the bins (where they wait for each other), what `resolve` found, and how many programs are done."""
 
 
 @triton.jit

@@ -97,9 +97,7 @@ class ReadChain:
         """Launch the chain; the output [N, H, G, d] in the chain's own buffer."""
         self.choose_keys()
         self.read_keys()
-        self.weigh()
-        if self.chosen:
-            self.allocation.resolve()
+        self.choose_values()
         self.read_values()
         self.merge()
         return self.output
@@ -130,6 +128,12 @@ class ReadChain:
             cache.capacity, self.scale * LOG2E.value, self.tiles, TOKENS=self.TOKENS, num_warps=8, **self.shape,
             **self.launch,
         )  # fmt: skip
+
+    def choose_values(self) -> None:
+        """Log-masses, importances of tokens, and the bars of their depths."""
+        self.weigh()
+        if self.chosen:
+            self.allocation.resolve()
 
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""

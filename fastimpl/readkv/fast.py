@@ -9,26 +9,29 @@ import math
 
 import torch
 
-from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, padded
+from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, register_limit
 from fastimpl.readkv.bar import STATE
 from fastimpl.readkv.cache import TILE, PlaneCache
 from fastimpl.readkv.chain import Policy, ReadChain
-from fastimpl.readkv.choose import few
 from fastimpl.readkv.lanes_keys import logits_by_lanes
 from fastimpl.readkv.lanes_values import mix_by_lanes
 from fastimpl.readkv.lanes_weigh import weigh_by_lanes
+from fastimpl.readkv.middle import PROGRAMS, SEARCH_WIDE, allocate_by_lanes, steps_of
+from fastimpl.readkv.middle import WARPS as WEIGHING_WARPS
 from fastimpl.readkv.prepare import prepare_kernel
-from fastimpl.readkv.rotation import hadamard_matrix
 from fastimpl.readkv.slots import PARTS, block_capacity, group_capacity, slot_tables, slots_kernel
 from fastimpl.readkv.threshold import BINS
 from fastimpl.readkv.value_ptx import WARPS
 from fastimpl.readkv.value_tables import slot_factors, value_tables
 
+TOGETHER = {"launch_cooperative_grid": True}
+"""How the programs of `middle.allocate_by_lanes` are launched: all at once or not at all."""
+
 CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
 
-REGISTERS, KEY_REGISTERS = 128, 112
-"""Per thread of the value pass and of the key pass: 16 and 18 warps to a multiprocessor."""
+REGISTERS, KEY_REGISTERS = 128, 128
+"""Per thread of the value pass and of the key pass: 16 warps to a multiprocessor."""
 
 PROGRAMS_PER_PROCESSOR = 4
 """Of the value pass, at this many registers and `value_ptx.WARPS` warps."""
@@ -56,11 +59,13 @@ class FastChain(ReadChain):
     ) -> None:  # fmt: skip
         N, H, _, d = queries.shape
         wanted = N * H * cache.longest // (PROGRAMS_PER_PROCESSOR * multiprocessors(queries.device))
+        self.asking = policy.minimum > 0 and wanted < CHUNKS[1]  # where much is read, other warps hide the latency
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
         steps = min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (2 * ITEMS * WEIGHERS)))
-        self.weighing = ITEMS, steps
+        self.weighing, self.tiles_at_once = (ITEMS, steps), 64 if self.tiles <= 64 else 512
+        self.items_per_thread = steps_of(self.importance.shape[1], rows, multiprocessors(device))
         self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
@@ -71,7 +76,6 @@ class FastChain(ReadChain):
         self.slot_counts = make(rows, 8, kind=torch.int32)
         self.slot_sums = make(rows, 8, PARTS, kind=torch.int32)
         self.slot_units = make(rows, 8, kind=torch.float32)
-        self.hadamard = hadamard_matrix(d, device)
         self.tables, self.prefixes = slot_tables(device), value_tables(device)
         self.coefficients = slot_factors(device)
 
@@ -91,14 +95,11 @@ class FastChain(ReadChain):
             super().choose_keys()
             return
         prepare_kernel[(PARTS, self.rows)](
-            self.queries, self.hadamard, cache.key_signs, cache.key_scale, self.gains,
-            self.key_lefts, *self.tables, self.rotated,
+            self.queries, cache.key_signs, cache.key_scale, self.gains, self.key_lefts, *self.tables, self.rotated,
             self.key_importance, self.key_depths, self.allocation.bins, self.allocation.state, self.members,
             self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units, H, cache.key_planes.shape[3], *self.queries.stride()[:3],
-            self.policy.minimum, 1.0 / math.sqrt(d), G=G, G_PAD=padded(G), D=d, D_PAD=padded(d), PARTS=PARTS,
-            GROUPS=self.groups, BLOCKS=self.blocks, BINS=BINS.value, STATE=STATE,
-            FEW=few(d, len(self.gains) - self.policy.minimum, 1), num_warps=4,
-            **self.allocation.shape, **self.launch,
+            self.policy.minimum, 1.0 / math.sqrt(d), G=G, D=d, PARTS=PARTS, GROUPS=self.groups, BLOCKS=self.blocks,
+            BINS=BINS.value, STATE=STATE, num_warps=4, **self.allocation.shape, **self.launch,
         )  # fmt: skip
 
     def make_slots(self) -> None:
@@ -118,21 +119,39 @@ class FastChain(ReadChain):
         logits_by_lanes[(self.tiles, self.rows)](
             cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units,
             cache.lengths, self.logits, self.largests, H, cache.key_planes.shape[3], cache.capacity, self.tiles,
-            self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS, num_warps=2,
-            maxnreg=KEY_REGISTERS, **self.launch,
+            self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS,
+            AHEAD=min(1, self.policy.minimum), num_warps=2, maxnreg=KEY_REGISTERS, **self.launch,
+        )  # fmt: skip
+
+    def choose_values(self) -> None:
+        """Log-masses, importances of tokens, and the bars of their depths, in one kernel where its programs fit."""
+        cache, steps, each = self.cache, self.items_per_thread, self.allocation
+        if steps is None or not self.chosen:
+            super().choose_values()
+            return
+        items = self.importance.shape[1]
+        programs = -(-items // (32 * WEIGHING_WARPS * steps))
+        allocate_by_lanes[(programs, self.rows)](
+            self.logits, self.largests, self.lses, self.importance, each.bins, each.lefts, each.gains, each.state,
+            *each.listed, cache.lengths, cache.heads, cache.capacity, items, self.tiles, self.rows_per_pool, each.cost,
+            each.minimum, each.capacity, self.arrivals(programs), G=self.queries.shape[2], STEPS=steps,
+            STEP=self.tiles_at_once, PAIRED=self.policy.paired, WARPS=WEIGHING_WARPS, STATE=STATE,
+            CLOSE=each.close, WIDE=SEARCH_WIDE, num_warps=WEIGHING_WARPS,
+            **register_limit(self.queries.device, 65536 // (32 * WEIGHING_WARPS * PROGRAMS)), **each.shape,
+            **{**self.launch, **TOGETHER},
         )  # fmt: skip
 
     def weigh(self) -> None:
         """Log-masses, importances of tokens, and their bins."""
         cache, (items, steps) = self.cache, self.weighing
-        size = -(-cache.longest // self.allocation.cost)
-        programs = -(-size // (items * steps))
+        programs = -(-self.importance.shape[1] // (items * steps))
         weigh_by_lanes[(programs, self.rows)](
             self.logits, self.largests, self.lses, self.importance, self.allocation.bins,
             *self.allocation.bracketing, cache.lengths, cache.heads, cache.capacity, self.importance.shape[1],
             self.tiles, self.rows_per_pool, self.allocation.cost, self.policy.minimum, self.arrivals(programs),
-            G=self.queries.shape[2], ITEMS=items, STEPS=steps, STEP=min(padded(self.tiles, 1), 512),
-            PAIRED=self.policy.paired, THREADS=128, STATE=STATE, num_warps=4, **self.allocation.shape, **self.launch,
+            G=self.queries.shape[2], ITEMS=items, STEPS=steps, STEP=self.tiles_at_once,
+            PAIRED=self.policy.paired, THREADS=32 * WEIGHING_WARPS, STATE=STATE, num_warps=WEIGHING_WARPS,
+            **self.allocation.shape, **self.launch,
         )  # fmt: skip
 
     def read_values(self) -> None:
@@ -142,6 +161,6 @@ class FastChain(ReadChain):
             cache.value_planes, self.logits, self.lses, self.importance, self.gains, self.allocation.state,
             self.coefficients, self.prefixes, cache.lengths, self.value_depths, self.mixes, H, cache.capacity,
             self.importance.shape[1], self.rows_per_pool, policy.minimum, self.splits, G, W=cache.stored_depth, D=d,
-            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired, num_warps=WARPS, maxnreg=REGISTERS,
-            **self.launch,
+            STATE=STATE, STEPS=self.chunk // (64 * WARPS), PAIRED=policy.paired,
+            AHEAD=self.asking, num_warps=WARPS, maxnreg=REGISTERS, **self.launch,
         )  # fmt: skip

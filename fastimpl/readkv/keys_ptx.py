@@ -55,3 +55,15 @@ def block_constraints() -> str:
 def read_text(words: int) -> str:
     """Eight words of a lane from a group of 32 rows in shared memory: row i of its quad lies 128 bytes after row i - 1."""
     return "\n".join(f"ld.shared.b32 ${i}, [${words}+{128 * i}];" for i in range(words))
+
+
+def weights_text() -> str:
+    """A lane's four words of a block's weights: out of shared memory where a last input is not 0, else of global memory.
+
+    Inputs: both addresses, and what decides.
+    """
+    words = "{$0,$1,$2,$3}"
+    return (
+        f"{{.reg .pred p,q; setp.ne.s32 p, $6, 0; setp.eq.s32 q, $6, 0; @p ld.shared.v4.b32 {words}, [$4];"
+        f"@q ld.global.v4.b32 {words}, [$5];}}"
+    )

@@ -1,7 +1,7 @@
 """What the fast reader's kernels share: bits as operands of matrix instructions, one warp at a time (NVIDIA).
 
-`lanes_keys.py`, `lanes_weigh.py` and `lanes_values.py` are the passes, `prefix.py` and `weigh.py` their plain twins;
-`lanes_ptx.py` explains and writes the texts.
+`lanes_keys.py`, `middle.py` (or `lanes_weigh.py`) and `lanes_values.py` are the passes, `prefix.py` and `weigh.py` their
+plain twins; `lanes_ptx.py` explains and writes the texts.
 """
 
 from __future__ import annotations

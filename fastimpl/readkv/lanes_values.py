@@ -46,6 +46,7 @@ STORE_FOUR = tl.constexpr(value_ptx.STORE_FOUR)
 MEMORY = tl.constexpr(value_ptx.memory_text(value_ptx.WARPS))
 FILL = tl.constexpr(value_ptx.fill_text(value_ptx.WARPS))
 WARPS = tl.constexpr(value_ptx.WARPS)
+ASK = tl.constexpr(value_ptx.ASK)
 TURNS = tl.constexpr([1, 1, 1, 2, 2])
 """Groups of a list at a time."""
 
@@ -102,6 +103,16 @@ def add_list(
     return sums
 
 
+@triton.jit
+def ask_ahead(planes, part, parts, length, thread, STEPS: tl.constexpr, WORDS: tl.constexpr):
+    """Bring the first two planes of a lane's tokens to the L2 cache."""
+    first = 2 * STEPS * (((thread >> 5) * parts + part) * 32 + (thread & 31))
+    for i in tl.static_range(2 * STEPS):
+        at = (planes + (first + i).to(tl.int64) * WORDS).to(tl.int64)
+        tl.inline_asm_elementwise(ASK, "=r,l,r", [at, (first + i < length).to(tl.int32)], dtype=tl.int32,
+                                  is_pure=False, pack=1)  # fmt: skip
+
+
 @triton.jit(
     do_not_specialize=[
         "heads",
@@ -117,9 +128,9 @@ def mix_by_lanes(
     planes, logits, lses, importance, gains, state, coefficients, prefix_tables, lengths, depths, mixes, heads,
     capacity, items_capacity, rows_per_pool, minimum, parts, group_size,
     W: tl.constexpr, D: tl.constexpr, STATE: tl.constexpr, STEPS: tl.constexpr, PAIRED: tl.constexpr,
-    DEPENDENT: tl.constexpr,
+    AHEAD: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """Depths of a program's tokens, and its mix [8, d]."""
+    """Depths of a program's tokens, and its mix [8, d]. AHEAD: the first two planes of all are read in any case."""
     WORDS: tl.constexpr = D // 16
     part, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
     thread = tl.arange(0, 32 * WARPS)
@@ -130,7 +141,10 @@ def mix_by_lanes(
         tl.inline_asm_elementwise(FILL, "=r,l,r", [prefix_tables.to(tl.int64), memory], dtype=tl.int32,
                                   is_pure=False, pack=1)  # fmt: skip
     length = tl.load(lengths + row // heads)  # no kernel of the chain writes the lengths
+    if AHEAD:
+        ask_ahead(planes + row * ((W + 1) // 2) * capacity * WORDS, part, parts, length, thread, STEPS, WORDS)
     follow(DEPENDENT)
+    lse = tl.where(group < group_size, tl.load(lses + row * 8 + group) - 12.0, 1e30)  # no query head, no weight
     entries, listed = depths_of_tokens(importance, gains, state, depths, row, part, parts, length, capacity,
                                        items_capacity, rows_per_pool, minimum, thread, W, STATE, STEPS, WARPS,
                                        PAIRED)  # fmt: skip
@@ -139,7 +153,6 @@ def mix_by_lanes(
     source = ((logits + row * capacity * 8 + group).to(tl.int64),)
     for pair in tl.static_range((W + 1) // 2):
         source = source + ((word + pair * capacity.to(tl.int64) * WORDS).to(tl.int64),)
-    lse = tl.where(group < group_size, tl.load(lses + row * 8 + group) - 12.0, 1e30)  # no query head, no weight
     zero = thread.to(tl.float32) * 0.0
     sums = zero_sums(zero, 32)
     lists = memory + LISTS_AT + quad * 16

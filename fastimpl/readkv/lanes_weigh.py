@@ -45,15 +45,16 @@ def cleared_bins(THREADS: tl.constexpr):
 def log_mass_of_row(masses, row, tiles, STEP: tl.constexpr):
     """Base-2 log-masses [8] of a row out of its tiles'."""
     group, lane = tl.arange(0, 8), tl.arange(0, STEP)
-    top, total = tl.full([8], -1e30, tl.float32), tl.zeros([8], tl.float32)
+    top, total = tl.full([STEP, 8], -1e30, tl.float32), tl.zeros([STEP, 8], tl.float32)
     for first in range(0, tiles, STEP):
         tile = first + lane
         mass = tl.load(masses + (row * tiles + tile)[:, None] * 8 + group[None, :], mask=(tile < tiles)[:, None],
                        other=-1e30)  # fmt: skip
-        higher = tl.maximum(top, tl.max(mass, 0))
-        total = total * tl.exp2(top - higher) + tl.sum(tl.exp2(mass - higher[None, :]), 0)
+        higher = tl.maximum(top, mass)
+        total = total * tl.exp2(top - higher) + tl.exp2(mass - higher)
         top = higher
-    return top + tl.log2(tl.maximum(total, 1e-30))
+    most = tl.max(top, 0)
+    return most + tl.log2(tl.maximum(tl.sum(total * tl.exp2(top - most[None, :]), 0), 1e-30))
 
 
 @triton.jit

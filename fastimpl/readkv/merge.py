@@ -46,8 +46,10 @@ def output_kernel(
     mixes, means, scales, signs, lengths, output, heads, splits, inverse_root, G: tl.constexpr, GP: tl.constexpr,
     D: tl.constexpr, D_PAD: tl.constexpr, STEP: tl.constexpr, LANES: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """One query head's output; 0 for an empty row. Mixes are [S, GP, D], or as `lanes_values` leaves them (LANES)."""
-    follow(DEPENDENT)
+    """One query head's output; 0 for an empty row. Mixes are [S, GP, D], or as `lanes_values` leaves them (LANES).
+
+    What no kernel of the chain writes is loaded before the kernel before has ended.
+    """
     row, group, place = (tl.program_id(0) // G).to(tl.int64), tl.program_id(0) % G, tl.arange(0, D_PAD)
     live = place < D
     if LANES:  # 4 g + r of quarter v of head 2 q + i at ((4 i + v) * 4 + q) * D / 4: see `store_mix`
@@ -56,27 +58,19 @@ def output_kernel(
         at = group % 2 * (4 * D) + group // 2 * RUN + place // RUN * D + place % RUN
     else:
         channel, at = place, group * D + place
+    mean = tl.load(means + row % heads * D + channel, mask=live, other=0.0)
+    scale = tl.load(scales + row % heads * D + channel, mask=live, other=0.0)
+    sign = tl.load(signs + place, mask=live, other=0.0)
+    length = tl.load(lengths + row // heads)
+    follow(DEPENDENT)
     mix = tl.zeros([D_PAD], tl.float32)
     for first in range(0, splits, STEP):
         split = first + tl.arange(0, STEP)
         part = tl.load(mixes + ((row * splits + split) * (GP * D))[:, None] + at[None, :],
                        mask=(split < splits)[:, None] & live[None, :], other=0.0)  # fmt: skip
         mix += tl.sum(part, 0)
-    store_output(mix, channel, means, scales, signs, lengths, output, row, group, heads, inverse_root, G, D, D_PAD)
-
-
-@triton.jit
-def store_output(
-    mix, given, means, scales, signs, lengths, output, row, group, heads, inverse_root, G: tl.constexpr,
-    D: tl.constexpr, D_PAD: tl.constexpr,
-):  # fmt: skip
-    """mean + scale * mix [D_PAD], of ``given`` channels, rotated back, to one query head's output."""
-    channel = tl.arange(0, D_PAD)
-    live = channel < D
-    mean = tl.load(means + row % heads * D + given, mask=live, other=0.0)
-    value = mean + tl.load(scales + row % heads * D + given, mask=live, other=0.0) * mix
-    sign = hadamard_sign(given[:, None], channel[None, :]).to(tl.float32)
-    result = tl.sum(tl.where(live, value, 0.0)[:, None] * sign, 0) * inverse_root
-    result = result * tl.load(signs + channel, mask=live, other=0.0)
-    result = tl.where(tl.load(lengths + row // heads) > 0, result, 0.0)
-    tl.store(output + (row * G + group) * D + channel, narrowed(result, output.dtype.element_ty), mask=live)
+    value = tl.where(live, mean + scale * mix, 0.0)
+    turn = hadamard_sign(channel[:, None], place[None, :]).to(tl.float32)
+    result = tl.sum(value[:, None] * turn, 0) * inverse_root * sign
+    result = tl.where(length > 0, result, 0.0)
+    tl.store(output + (row * G + group) * D + place, narrowed(result, output.dtype.element_ty), mask=live)

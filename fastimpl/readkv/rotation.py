@@ -13,7 +13,6 @@ times from the cache where d is larger.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -27,19 +26,6 @@ from fastimpl.device import INTERPRETED, dot, narrowed, padded
 ROWS = 128 if INTERPRETED.value else 32
 WIDTH = 128
 """The largest matrix that a program makes."""
-
-
-@functools.cache
-def hadamard_matrix(d: int, device: torch.device) -> torch.Tensor:
-    """The unscaled Hadamard matrix [d, d] in natural order, bfloat16.
-
-    >>> hadamard_matrix(2, torch.device("cpu")).tolist()
-    [[1.0, 1.0], [1.0, -1.0]]
-    """
-    matrix = torch.ones(1, 1)
-    while len(matrix) < d:
-        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
-    return matrix.to(torch.bfloat16).to(device)
 
 
 @triton.jit

@@ -131,12 +131,18 @@ def count_groups(depth):
         deeper = tl.where(depth == 8 - i, count, deeper)
         count += ((total >> (8 * (7 - i))) & 255).to(tl.int32)
         reached = reached + (count,)
+    return rank + deeper, reached[7], group_counts(reached)
+
+
+@triton.jit
+def group_counts(reached):
+    """The eight counts (see `counts` above) where so many channels have depth 8 at least, 7 at least, .. 1."""
     fours = (reached[4] + 3) // 4
     eights = (tl.maximum(reached[5] - 4 * fours, 0) + 7) // 8
     sixteens = (tl.maximum(reached[6] - 4 * fours - 8 * eights, 0) + 15) // 16
     more = (tl.maximum(reached[7] - 4 * fours - 8 * eights - 16 * sixteens, 0) + 31) // 32
     deep = ((reached[0] + 3) // 4, (reached[1] + 3) // 4, (reached[2] + 3) // 4, (reached[3] + 3) // 4)
-    return rank + deeper, reached[7], (fours, eights, sixteens, more) + deep
+    return (fours, eights, sixteens, more) + deep
 
 
 @triton.jit

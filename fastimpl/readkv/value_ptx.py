@@ -126,6 +126,7 @@ def depths_text(levels: int) -> str:
     return "\n".join([*lines, "}"])
 
 
+ASK = "{.reg .pred p; setp.ne.s32 p, $2, 0; @p prefetch.global.L2 [$1]; mov.b32 $0, 0;}"
 LOAD_WORD = "ld.shared.b32 $0, [$1];"
 LOAD_SHARED = "ld.shared.v4.b32 {$0,$1,$2,$3}, [$4];"
 LOAD_SUMS = "ld.shared.v4.f32 {$0,$1,$2,$3}, [$4];"

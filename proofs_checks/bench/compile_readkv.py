@@ -33,11 +33,21 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
     """One configuration per kernel that has this branch; names that repeat elsewhere carry their module."""
     if branch == "ptx":
         own = {"W": 8, "D": 128, **follow}
-        weigh = {"G": 7, "ITEMS": 512, "STEPS": 2, "STEP": 512, "PAIRED": True, "THREADS": 128, **LEVEL, **follow}
+        weigh = {"G": 7, "ITEMS": 512, "STEPS": 2, "STEP": 512, "PAIRED": True, "THREADS": 512, **LEVEL, **follow}
+        allocate = {"G": 7, "STEPS": 4, "STEP": 512, "PAIRED": True, "WARPS": 16, "CLOSE": False, "WIDE": 512, **LEVEL}
+        room = {"PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096}
+        prepare = {"G": 7, "D": 128, **room, **LEVEL, **follow}
         found: dict[str, Configuration] = {
-            "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8}, SLOTS, 2),
-            "mix_by_lanes": ("readkv.lanes_values", {**own, "STATE": 8, "STEPS": 8, "PAIRED": True}, LANES, 4),
-            "weigh_by_lanes": ("readkv.lanes_weigh", weigh, {**LANES, **SLOTS}, 4),
+            "allocate_by_lanes": ("readkv.middle", {**allocate, **follow}, {**LANES, **SLOTS}, 16),
+            "logits_by_lanes": ("readkv.lanes_keys", {**own, "PARTS": 8, "AHEAD": 1}, SLOTS, 2),
+            "prepare_kernel": ("readkv.prepare", prepare, SLOTS, 4),
+            "mix_by_lanes": (
+                "readkv.lanes_values",
+                {**own, "STATE": 8, "STEPS": 8, "PAIRED": True, "AHEAD": False},
+                LANES,
+                4,
+            ),
+            "weigh_by_lanes": ("readkv.lanes_weigh", weigh, {**LANES, **SLOTS}, 16),
             **_encoder(True),
         }
         return {name: (m, c, {**POINTERS, **p}, w) for name, (m, c, p, w) in found.items()}
@@ -66,12 +76,6 @@ def _reader(follow: dict[str, bool]) -> dict[str, Configuration]:
         "output_kernel": ("readkv.merge", {"G": 7, "GP": 8, **d, "STEP": 64, **follow}, {}, 8),
         "slots_kernel": ("readkv.slots", {"G": 7, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, **follow},
                          {"queries": "*fp32", **SLOTS}, 4),
-        "prepare_kernel": (
-            "readkv.prepare",
-            {"G": 7, "G_PAD": 16, **d, "PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096, "FEW": True, **LEVEL,
-             **follow},
-            {**SLOTS, "hadamard": "*bf16"}, 4,
-        ),
         "key_logits_kernel": ("readkv.prefix", {"W": 8, **SHAPE, "TOKENS": 32, **follow},
                               {"queries": "*fp32", **logits}, 8),
         "value_mix_kernel": ("readkv.prefix", mix, {**logits, "depths": "*i8"}, 8),

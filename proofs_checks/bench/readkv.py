@@ -116,7 +116,7 @@ def stages(bench: Bench, case: str, chains: list[Any]) -> None:
     torch = bench.torch
     for chain in chains:
         chain.run()
-    parts = ("choose_keys", "read_keys", "weigh", "read_values", "merge")
+    parts = ("choose_keys", "read_keys", "choose_values")
     size = payload_bytes(chains[0])
     for name in ("read_values", "merge", "choose_keys", "read_keys"):
         time = replay(torch, [getattr(c, name) for c in chains], replays=7)
@@ -129,19 +129,8 @@ def stages(bench: Bench, case: str, chains: list[Any]) -> None:
 
         return call
 
-    before = replay(torch, [until(c, "read_keys") for c in chains], replays=7)
-    weighed = replay(torch, [until(c, "weigh") for c in chains], replays=7)
-    bench.row(case, "stage", "choose and read keys", before, 0)
-    bench.row(case, "stage", "choose, read, weigh", weighed, 0)
-
-    def all_of(chain: Any) -> Callable[[], None]:
-        def call() -> None:
-            until(chain, "weigh")()
-            chain.allocation.resolve()
-
-        return call
-
-    bench.row(case, "stage", "choose .. value bars", replay(torch, [all_of(c) for c in chains], replays=7), 0)
+    for name, last in (("choose and read keys", "read_keys"), ("choose .. value bars", "choose_values")):
+        bench.row(case, "stage", name, replay(torch, [until(c, last) for c in chains], replays=7), 0)
 
 
 def readers(bench: Bench, case: str, N: int, T: int, fastest: float, turbo: float) -> None:

@@ -9,15 +9,16 @@ os.environ.setdefault("TRITON_INTERPRET", "1")
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+import triton.language as tl  # noqa: E402
+from ptx_kernels import Inline, MatrixMachine  # noqa: E402
 from ptx_machine import Machine  # noqa: E402
 
-from fastimpl.device import INTERPRETED, padded  # noqa: E402
+from fastimpl.device import INTERPRETED  # noqa: E402
 from fastimpl.readkv import keys_ptx  # noqa: E402
 from fastimpl.readkv.bar import STATE  # noqa: E402
-from fastimpl.readkv.choose import choose_in_registers, few  # noqa: E402
+from fastimpl.readkv.choose import choose_in_registers  # noqa: E402
 from fastimpl.readkv.merge import query_kernel  # noqa: E402
 from fastimpl.readkv.prepare import prepare_kernel  # noqa: E402
-from fastimpl.readkv.rotation import hadamard_matrix  # noqa: E402
 from fastimpl.readkv.slots import (  # noqa: E402
     PARTS,
     block_capacity,
@@ -112,15 +113,24 @@ def test_slots_give_the_centroids_of_every_prefix(kind, d):
     assert sorted(members[members >= 0].tolist()) == wanted_rows  # every plane that is bought, once; no other
 
 
-@pytest.mark.parametrize("minimum", [0, 1])
-def test_one_kernel_prepares_what_three_do(minimum):
-    draw, d, rows = np.random.default_rng(3), 64, 2
-    queries = torch.tensor(draw.normal(size=(1, rows, G, d)), dtype=torch.bfloat16)
+QUERIES = {
+    "normal": lambda draw, shape: draw.normal(size=shape),
+    "ties": lambda draw, shape: draw.choice([-1.0, 1.0], shape) * (np.arange(shape[-1]) == 5),  # all of one size
+    "zeros": lambda draw, shape: np.zeros(shape),
+    "few": lambda draw, shape: np.tile(draw.choice([-2.0, 1.0], shape[-1] // 4), 4) + 0 * draw.normal(size=shape),
+}
+RATES = {"none": 0.0, "two": 2.0, "odd": 2.99, "four": 4.0, "all": 8.0, "more": 9.0}
+
+
+def prepared(kind, d, minimum, rate, rows=2):
+    """What `prepare_kernel` and the kernels that it stands for make of the same rows; sums by head."""
+    draw = np.random.default_rng(3)
+    queries = torch.tensor(QUERIES[kind](draw, (1, rows, G, d)), dtype=torch.bfloat16)
     signs = torch.tensor(draw.choice([-1.0, 1.0], d), dtype=torch.float32)
-    scales = torch.tensor(np.exp(0.3 * draw.normal(size=(rows, d))), dtype=torch.float32)
-    gains, lefts = tables(queries.device).gains, torch.tensor([(3 - minimum) * d - 1] * rows)
-    shape = {"G": G, "G_PAD": 16, "D": d, "D_PAD": d, "DEPENDENT": False}
-    bought = {"LEVELS": 8, "W_PAD": padded(8 - minimum, 2), "FEW": few(d, 8 - minimum, 1)}
+    scales = torch.tensor(np.exp(0.3 * draw.normal(size=(rows, d))) if kind == "normal" else np.ones((rows, d)))
+    scales, gains = scales.to(torch.float32), tables(queries.device).gains
+    lefts = torch.tensor([max(0, int((rate - minimum) * d))] * rows)
+    shape = {"G": G, "D": d, "DEPENDENT": False}
     room = {"PARTS": PARTS, "GROUPS": group_capacity(d), "BLOCKS": block_capacity(d, 8)}
 
     def buffers():
@@ -137,21 +147,43 @@ def test_one_kernel_prepares_what_three_do(minimum):
     one, three = buffers(), buffers()
     at, slots = list(queries.stride()[:3]), ("members", "weights", "counts", "sums", "units")
     prepare_kernel[(PARTS, rows)](
-        queries, hadamard_matrix(d, queries.device), signs, scales, gains, lefts, *slot_tables(queries.device),
-        *one.values(), rows, 5, *at, minimum, d**-0.5, BINS=BINS.value, STATE=STATE, **shape, **bought, **room,
+        queries, signs, scales, gains, lefts, *slot_tables(queries.device), *one.values(), rows, 5, *at, minimum,
+        d**-0.5, BINS=BINS.value, STATE=STATE, LEVELS=8, W_PAD=8, **shape, **room,
     )  # fmt: skip
     query_kernel[(rows,)](
         queries, signs, scales, three["rotated"], three["importance"], three["bins"], three["state"], rows, 1, *at,
-        d**-0.5, BINS=BINS.value, STATE=STATE, **shape,
+        d**-0.5, BINS=BINS.value, STATE=STATE, G_PAD=16, D_PAD=d, **shape,
     )  # fmt: skip
-    choose_in_registers(three["importance"], gains, lefts, minimum, three["depths"])
-    del shape["G_PAD"]
+    for name in ("rotated", "importance"):  # sums in another order
+        assert torch.allclose(one[name], three[name], rtol=1e-5, atol=1e-5), name
+    choose_in_registers(one["importance"], gains, lefts, minimum, three["depths"])
     slots_kernel[(PARTS, rows)](
-        three["rotated"], scales, three["depths"], *slot_tables(queries.device), *(three[name] for name in slots),
-        rows, 5, **shape, **room,
+        one["rotated"], scales, three["depths"], *slot_tables(queries.device), *(three[name] for name in slots),
+        rows, 5, D_PAD=d, **shape, **room,
     )  # fmt: skip
+    for found in (one, three):
+        found["sums"] = found["sums"].sum(2)
+        del found["rotated"], found["importance"]
+    return one, three, lefts
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+@pytest.mark.parametrize(("d", "minimum", "rate"), [(64, 0, "odd"), (64, 1, "two"), (128, 1, "two"), (128, 0, "four")])
+def test_one_kernel_prepares_what_three_do(kind, d, minimum, rate, monkeypatch):
+    monkeypatch.setattr(tl, "inline_asm_elementwise", Inline())
+    one, three, _ = prepared(kind, d, minimum, RATES[rate])
     for name, value in one.items():
         assert torch.equal(value, three[name]), name
+
+
+@pytest.mark.parametrize("kind", ["normal", "ties"])
+@pytest.mark.parametrize("rate", ["none", "odd", "all", "more"])
+def test_budgets_at_their_ends(kind, rate, monkeypatch):
+    monkeypatch.setattr(tl, "inline_asm_elementwise", Inline())
+    one, three, lefts = prepared(kind, 64, 0, RATES[rate], rows=1)
+    for name, value in one.items():
+        assert torch.equal(value, three[name]), name
+    assert one["depths"].sum() == min(int(lefts[0]), 8 * 64)
 
 
 def test_two_bytes_of_eight_words_become_four_operands():
@@ -166,3 +198,28 @@ def test_two_bytes_of_eight_words_become_four_operands():
             for byte in range(2):
                 wanted = sum(int(words[4 * k + i] >> (8 * (first + byte)) & 255) << (8 * i) for i in range(4))
                 assert (np.asarray(machine.values[f"t{2 * k + byte}"], np.int64) & 0xFFFFFFFF == wanted).all()
+
+
+def test_sums_of_a_block_are_those_of_its_bits():
+    """High and low weights times every bit of two bytes; the last sum is of the whole byte."""
+    draw = np.random.default_rng(1)
+    words, weights = draw.integers(0, 2**32, (8, 32), np.uint32), draw.integers(0, 2**32, (4, 32), np.uint32)
+    given = [*words, np.full(32, 0x7362), *weights, *np.full((64, 32), 5)]
+    registers = {64 + i: np.asarray(value, np.uint32) for i, value in enumerate(given)}
+    machine = MatrixMachine(keys_ptx.block_text(), registers, np.zeros(1, np.int32), 32)
+    machine.run()
+    assert len(given) + 64 == len(keys_ptx.block_constraints().split(","))
+    found = np.stack([machine.values[f"${i}"].astype(np.uint32).view(np.int32) - 5 for i in range(64)])
+    bytes_of = words.view(np.uint8).reshape(8, 8, 4, 4)[..., 2:]  # slot i of a lane: word i of group, quad
+    factors = weights.view(np.int8).reshape(2, 2, 8, 4, 4)  # high, low; slots 0-3, 4-7; head, quad, slot
+    for part in range(2):
+        for bit in range(8):
+            taken = bytes_of.astype(np.int64) & (1 << bit if bit < 7 else 255)
+            for half in range(2):
+                for column in range(2):
+                    at = found[32 * part + 4 * bit + 2 * half + column].reshape(8, 4)  # token group, pair of heads
+                    for pair in range(4):
+                        head = 2 * pair + column
+                        own = np.concatenate([factors[part, 0, head], factors[part, 1, head]], 1)  # quad, slot
+                        wanted = np.einsum("sgq,qs->g", taken[..., half], own.astype(np.int64))
+                        assert (at[:, pair] == wanted).all()

@@ -280,7 +280,7 @@ def test_a_warp_mixes_prefixes_at_the_depths_it_finds(stored, d, minimum, paired
     lanes_values.mix_by_lanes[(parts, H)](
         cache.value_planes, logits, lses, importance, gains, state, slot_factors(torch.device("cpu")),
         value_tables(torch.device("cpu")), cache.lengths, depths, mixes, H, cache.capacity, items, 1, minimum, parts,
-        G, W=stored, D=d, STATE=STATE, STEPS=STEPS, PAIRED=paired, DEPENDENT=False,
+        G, W=stored, D=d, STATE=STATE, STEPS=STEPS, PAIRED=paired, AHEAD=False, DEPENDENT=False,
     )  # fmt: skip
     worth = importance.numpy()[:, :, None] * gains.numpy()[minimum:]
     wanted = minimum + (worth > np.float32(bar)).sum(2)

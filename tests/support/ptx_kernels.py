@@ -41,8 +41,10 @@ class MatrixMachine(Machine):
 
     def step(self, op, args, live):
         kind = op[0]
+        if kind == "cp":  # asynchronous copies arrive at once
+            return self.copy(op, args, live) if "shared" in op else None
         if kind == "mma":
-            return self.multiply(op, args)
+            return self.multiply_bytes(args) if "u8" in op else self.multiply(op, args)
         if kind in ("ld", "st") and "shared" in op:
             return self.shared_access(op, args, live)
         if kind == "st" and op[-1] == "b16":
@@ -65,10 +67,17 @@ class MatrixMachine(Machine):
                 value[live] = self.shared[where // 4]
                 self.put(name.strip(), value, live)
 
+    def copy(self, op, args, live):
+        for i in range(0, int(args[2]), 4):
+            self.shared[(self.address(args[0])[live] + i) // 4] = self.memory.load(self.address(args[1])[live] + i)
+
     def numbers(self, op, args):
         """The result of an instruction that `Machine` lacks, or None."""
         kind = op[0]
-        if kind not in ("fma", "add", "sub", "mul", "div", "setp", "prmt", "lop3", "xor", "mad"):
+        if kind == "rcp":
+            with np.errstate(divide="ignore"):
+                return words_of(1.0 / floats(self.read(args[1])))
+        if kind not in ("fma", "add", "sub", "mul", "div", "setp", "lop3", "xor", "mad"):
             return None
         given = [self.read(a) for a in args[1:]]
         if kind == "fma":
@@ -83,12 +92,6 @@ class MatrixMachine(Machine):
             return words_of(exact, "rz" in op)
         if kind == "setp" and op[-1] == "f32":
             return floats(given[0]) < floats(given[1])
-        if kind == "setp":
-            return {"ne": np.not_equal, "lt": np.less}[op[1]](given[0], given[1])
-        if kind == "prmt":
-            source = np.stack([(w >> U(8 * i)) & U(255) for w in given[:2] for i in range(4)])
-            chosen = [source[int(given[2][0]) >> (4 * i) & 7] << U(8 * i) for i in range(4)]
-            return chosen[0] | chosen[1] | chosen[2] | chosen[3]
         if kind == "lop3":
             assert int(given[3][0]) == 0xE4
             return (given[0] & given[2]) | (given[1] & ~given[2])
@@ -101,7 +104,7 @@ class MatrixMachine(Machine):
         return None
 
     def multiply(self, op, args):
-        """m16n8k16, one product per warp."""
+        """m16n8k16 of floats, one product per warp."""
         lists = [[self.read(n) for n in a.strip("{} ").split(",")] for a in args[1:]]
         lane = np.arange(32)
         group, quad = lane // 4, lane % 4
@@ -119,6 +122,26 @@ class MatrixMachine(Machine):
             product = a @ b + c
             for i in range(4):
                 result[i][own] = words_of(product[group + 8 * (i // 2), 2 * quad + i % 2])
+        for name, value in zip(args[0].strip("{} ").split(","), result, strict=True):
+            self.put(name.strip(), value, np.ones(self.threads, bool))
+
+    def multiply_bytes(self, args):
+        """m16n8k32 of unsigned times signed bytes."""
+        lists = [[self.read(n) for n in a.strip("{} ").split(",")] for a in args[1:]]
+        group, quad = np.arange(32) // 4, np.arange(32) % 4
+        result = [np.zeros(self.threads, U) for _ in range(4)]
+        for warp in range(self.threads // 32):
+            own = slice(32 * warp, 32 * warp + 32)
+            a, b = np.zeros((16, 32), np.int64), np.zeros((32, 8), np.int64)
+            for byte in range(4):
+                for i in range(4):
+                    a[group + 8 * (i % 2), 4 * quad + byte + 16 * (i // 2)] = lists[0][i][own] >> U(8 * byte) & U(255)
+                for i in range(2):
+                    b[4 * quad + byte + 16 * i, group] = (lists[1][i][own] >> U(8 * byte)).astype(np.int8)
+            product = a @ b
+            for i in range(4):
+                before = lists[2][i][own].view(S)
+                result[i][own] = (product[group + 8 * (i // 2), 2 * quad + i % 2] + before).astype(S).view(U)
         for name, value in zip(args[0].strip("{} ").split(","), result, strict=True):
             self.put(name.strip(), value, np.ones(self.threads, bool))
 
@@ -141,7 +164,8 @@ class Inline:
             self.shared = machine.shared
         machine.shared = self.shared
         machine.run()
-        found = [self.tensor(machine.values[f"${i}"].astype(U).view(S), kind) for i, kind in enumerate(dtypes)]
+        scalar = all(not a.type.is_block() for a in args if isinstance(a, tl.tensor))
+        found = [self.tensor(machine.values[f"${i}"].astype(U), kind, scalar) for i, kind in enumerate(dtypes)]
         return tuple(found) if many else found[0]
 
     @staticmethod
@@ -153,6 +177,7 @@ class Inline:
         return values.view(U) if values.dtype == F else values.astype(np.int64).astype(U)
 
     @staticmethod
-    def tensor(data, kind):
+    def tensor(data, kind, scalar):
         kind = getattr(kind, "value", kind)
-        return tl.tensor(TensorHandle(data, kind), tl.block_type(kind, [data.size]))
+        data = data.view(F if kind == tl.float32 else S)
+        return tl.tensor(TensorHandle(data, kind), kind if scalar else tl.block_type(kind, [data.size]))

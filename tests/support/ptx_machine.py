@@ -10,7 +10,8 @@ import re
 import numpy as np
 
 U, S = np.uint32, np.int32
-COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "ge": np.greater_equal, "gt": np.greater}
+COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "ge": np.greater_equal, "gt": np.greater,
+           "le": np.less_equal}  # fmt: skip
 
 
 class Words:
@@ -63,8 +64,7 @@ class Machine:
         return array if array.dtype == np.int64 and np.ndim(value) else array.astype(np.int64).astype(U)
 
     def _declare(self, part):
-        label = re.match(r"(\w+):\s*", part)
-        if label:
+        while label := re.match(r"(\w+):\s*", part):
             self.labels[label[1]] = len(self.steps)
             part = part[label.end() :]
         array = re.match(r"\.shared .*\.b32 (\w+)\[(\d+)\]", part)
@@ -110,7 +110,10 @@ class Machine:
         if kind in ("st", "red"):
             for i, name in enumerate(args[1].strip("{}").split(",")):
                 where, value = self.address(args[0])[live] + 4 * i, self.read(name)[live]
-                if kind == "red":
+                if kind == "red" and "global" in op:
+                    for place, more in zip(where, value, strict=True):
+                        self.memory.store(np.array([place]), self.memory.load(np.array([place])) + more)
+                elif kind == "red":
                     np.add.at(self.shared, where // 4, value)
                 elif op[1] == "shared":
                     self.shared[where // 4] = value
@@ -121,8 +124,18 @@ class Machine:
                 where, value = self.address(args[1])[live] + 4 * i, np.zeros(self.threads, U)
                 value[live] = self.shared[where // 4] if op[1] == "shared" else self.memory.load(where)
                 self.put(name.strip(), value, live)
+        elif kind == "atom":
+            assert live.sum() == 1, "one thread's addition"
+            where, value = self.address(args[1]), np.zeros(self.threads, U)
+            value[live] = self.memory.load(where[live])
+            self.memory.store(where[live], value[live] + self.read(args[2])[live])
+            self.put(args[0], value, live)
+        elif kind == "bar":
+            self.put(args[0], np.full(self.threads, self.read(args[2]).sum(), U), live)
         elif kind == "shfl":
             self.shuffle(op, args, live)
+        elif kind == "cvt" and op[1] == "u64":
+            self.put(args[0], self.read(args[1]).astype(np.int64), live)
         elif op[-1] == "s64":
             self.put(args[0], self.read(args[1]).astype(np.int64) + self.read(args[2]).astype(np.int64), live)
         elif kind == "mul":
@@ -136,11 +149,12 @@ class Machine:
         a, *more = (self.read(x).view(number) if x not in self.values or self.values[x].dtype == U else self.values[x]
                     for x in args[1:])  # fmt: skip
         b = more[0] if more else None
-        warps = a.reshape(-1, 32)
+        warps = a.reshape(-1, min(32, self.threads))
         return {
             "mov": lambda: a, "add": lambda: a + b, "sub": lambda: a - b, "max": lambda: np.maximum(a, b),
             "min": lambda: np.minimum(a, b),
             "shl": lambda: np.where(b < 32, a << (b & 31), 0), "shr": lambda: np.where(b < 32, a >> (b & 31), 0),
+            "rem": lambda: a % b,
             "and": lambda: a & b, "or": lambda: a | b, "popc": lambda: [int(x).bit_count() for x in a],
             "setp": lambda: COMPARE[op[1]](a, b), "selp": lambda: np.where(more[1], a, b),
             "brev": lambda: [int(f"{x:032b}"[::-1], 2) for x in a],
@@ -154,7 +168,7 @@ class Machine:
     def shuffle(self, op, args, live):
         target, _, flag = args[0].partition("|")
         lane, source = np.arange(self.threads) % 32, self.read(args[2]).astype(np.int64)
-        other = lane - source if op[2] == "up" else source
+        other = {"up": lane - source, "bfly": lane ^ source, "idx": source}[op[2]]
         inside = (other >= 0) & (other < 32)
         if flag:
             self.put(flag, inside, live)

@@ -23,11 +23,13 @@ kernel_mutant(
     "gpu-readkv-importance-from-exact-attention", "readkv_attention", "C",
     "value depths are chosen by the attention that all stored key bits give", first="value-importance",
     file="readkv/chain.py",
-    old="        self.weigh()\n        if self.chosen:\n            self.allocation.resolve()\n",
+    old="        self.choose_values()\n",
     new="        kept = self.key_depths.clone()\n        self.key_depths.fill_(self.cache.stored_depth)\n"
-    "        self.read_keys()\n        self.weigh()\n        self.allocation.resolve()\n"
-    "        exact = self.importance.clone()\n        self.key_depths.copy_(kept)\n        self.read_keys()\n"
-    "        self.weigh()\n        self.importance.copy_(exact)\n",
+    "        self.read_keys()\n        self.choose_values()\n"
+    "        exact, bars = self.importance.clone(), self.allocation.state.clone()\n"
+    "        self.key_depths.copy_(kept)\n        self.read_keys()\n        self.allocation.bins.zero_()\n"
+    "        self.allocation.state.zero_()\n        self.choose_values()\n"
+    "        self.importance.copy_(exact)\n        self.allocation.state.copy_(bars)\n",
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-no-inverse-rotation", "readkv_attention", "E", "the output is not rotated back",
