@@ -33,6 +33,9 @@ CHUNKS = (256, 512, 1024, 2048)
 REGISTERS, KEY_REGISTERS = 128, 128
 """Per thread of the value pass and of the key pass: 16 warps to a multiprocessor."""
 
+KEY_PROGRAMS = 8
+"""Of the key pass, at this many registers: as many as run at once, each for several tiles where there are more."""
+
 PROGRAMS_PER_PROCESSOR = 4
 """Of the value pass, at this many registers and `value_ptx.WARPS` warps."""
 
@@ -66,6 +69,7 @@ class FastChain(ReadChain):
         steps = min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (2 * ITEMS * WEIGHERS)))
         self.weighing, self.tiles_at_once = (ITEMS, steps), 64 if self.tiles <= 64 else 512
         self.items_per_thread = steps_of(self.importance.shape[1], rows, multiprocessors(device))
+        self.tiles_of_program = max(1, -(-rows * self.tiles // (KEY_PROGRAMS * multiprocessors(device))))
         self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:
@@ -116,10 +120,10 @@ class FastChain(ReadChain):
         cache, (_, H, _, d) = self.cache, self.queries.shape
         if not self.prepared:
             self.make_slots()
-        logits_by_lanes[(self.tiles, self.rows)](
+        logits_by_lanes[(-(-self.tiles // self.tiles_of_program), self.rows)](
             cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units,
             cache.lengths, self.logits, self.largests, H, cache.key_planes.shape[3], cache.capacity, self.tiles,
-            self.groups, self.blocks, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS,
+            self.groups, self.blocks, self.tiles_of_program, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS,
             AHEAD=min(1, self.policy.minimum), num_warps=2, maxnreg=KEY_REGISTERS, **self.launch,
         )  # fmt: skip
 

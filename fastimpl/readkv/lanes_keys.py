@@ -2,13 +2,14 @@
 
 Mirrors the key decoder of `refimpl.readkv.reader.read_two_stages`; `prefix.key_logits_kernel` is the plain twin.
 
-    logits_by_lanes   grid (tiles, rows), 2 warps   rows of planes copied ahead into shared memory, 8 groups of 32
+    logits_by_lanes   grid (runs of tiles, rows), 2 warps   rows of planes copied ahead into shared memory, 8 groups of 32
         groups (`slots.py`) --xor of planes--> 8 words --masks, integer products (`keys_ptx.py`)--> sums
         sums --unit--> logits [256, 8] float16, in base 2; their log-mass [8] per tile
 
 A warp takes two of the four bytes of every word and keeps 64 sums. The first 16 blocks of weights are copied into shared
 memory at once: a load per group would wait for the L2 cache each time. Planes that are read in any case are asked for
-before the kernel before has ended. Bytes: one sector of 32 per plane of a channel, each once; 16 per token written.
+before the kernel before has ended; where a program has several tiles, the first groups of the next are on their way
+while logits are made. Bytes: one sector of 32 per plane of a channel, each once; 16 per token written.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ KEEP_WEIGHTS = tl.constexpr("cp.async.cg.shared.global [$1], [$2], 16; mov.b32 $
 WEIGHTS, WEIGHTS_OPERANDS = tl.constexpr(ptx.weights_text()), tl.constexpr("=&r,=&r,=&r,=&r,r,l,r")
 WAIT = tl.constexpr("cp.async.wait_group 6; bar.sync 0; mov.b32 $0, 0;")
 """All but the last 6 groups copied have arrived, in both warps' copies."""
+
+DRAIN = tl.constexpr("cp.async.wait_group 0; bar.sync 0; mov.b32 $0, 0;")
+"""The ring is free: all copies have arrived, and both warps have read what they need."""
 
 ASK = tl.constexpr("prefetch.global.L2 [$1]; mov.b32 $0, 0;")
 
@@ -97,7 +101,7 @@ def sums_of_groups(members, counts, planes, weights, kept, target, at, selector,
     at8, at7, at6, at5 = tl.load(counts + 4), tl.load(counts + 5), tl.load(counts + 6), tl.load(counts + 7)
     next_row, block, stage = (STAGES - 1) * 32, 0, 0
     member = tl.load(members + next_row)
-    effect(WAIT, "=r,r", (at,))  # the weights came with the first group
+    effect(WAIT, "=r,r", (at,))  # the weights came with the first tile's first group
     for group in range(fours):
         weight = block_weights(weights, kept, block)
         next_row += 32
@@ -139,47 +143,66 @@ def ask_ahead(planes, thread, words, D: tl.constexpr, AHEAD: tl.constexpr):
         effect(ASK, "=r,l", ((planes + (first + thread) * words).to(tl.int64),))
 
 
-@triton.jit(do_not_specialize=["heads", "words", "capacity", "tiles", "groups_capacity", "blocks_capacity"])
+@triton.jit
+def copy_first_groups(members, planes, target):
+    """Start the copies of a tile's first groups; all rows are asked for first."""
+    rows = ()
+    for i in tl.static_range(STAGES - 1):
+        rows = rows + (tl.load(members + i * 32),)
+    for i in tl.static_range(STAGES - 1):
+        copy_group(rows[i], planes, target, i * 1024)
+
+
+@triton.jit
+def store_logits(found, logits, masses, token, room, ring, thread):
+    """A tile's logits, from a lane's ``token`` on, -inf from ``room`` on, and their log-mass."""
+    if room < 256:
+        found = inside(found, room - token)
+    out = (logits + token * 8).to(tl.pointer_type(tl.int32))
+    for i in tl.static_range(16):
+        tl.store(out + 4 * (8 * (i // 2) + 64 * (i % 2)), found[i])
+    store_mass(found, ring + MASSES_AT, masses, thread)
+
+
+@triton.jit(do_not_specialize=["heads", "words", "capacity", "tiles", "groups_capacity", "blocks_capacity", "steps"])
 def logits_by_lanes(
     planes, members, weights, counts, sums_of_weights, units, lengths, logits, masses, heads, words, capacity, tiles,
-    groups_capacity, blocks_capacity, scale_log2, W: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr,
+    groups_capacity, blocks_capacity, steps, scale_log2, W: tl.constexpr, D: tl.constexpr, PARTS: tl.constexpr,
     AHEAD: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """Base-2 logits [256, 8] of one tile of one row, and their log-mass per head."""
-    tile, row = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    """Base-2 logits [256, 8] of ``steps`` tiles of one row, and their log-masses per head."""
+    first, row = tl.program_id(0) * steps, tl.program_id(1).to(tl.int64)
     thread = tl.arange(0, 64)
     lane, warp = thread & 31, thread >> 5
     group, quad = lane >> 2, lane & 3
-    length = tl.load(lengths + row // heads)
+    length = tl.load(lengths + row // heads).to(tl.int32)
     ring = effect(RING, "=r,r", (thread,))
-    planes += row * (W * D) * words + tile * 8
+    planes += row * (W * D) * words + first * 8
     ask_ahead(planes, thread, words, D, AHEAD)
     follow(DEPENDENT)
     place, half = thread >> 1, thread & 1  # a thread copies half a sector of a row
     members += row * groups_capacity * 32 + place
-    first_rows = ()
-    for i in tl.static_range(STAGES - 1):
-        first_rows = first_rows + (tl.load(members + i * 32),)
-    masses += (row * tiles + tile) * 8
-    if tile * 256 >= length:
-        tl.store(masses + thread, thread * 0.0 - 1e30, mask=thread < 8)
-        return
-    sums = ()
-    for _ in tl.static_range(64):
-        sums = sums + (thread * 0,)
+    masses, logits = masses + row * tiles * 8, logits + row * capacity * 8 + quad * 2
+    last = tl.minimum(first + steps, tiles)
+    end = tl.minimum(last, (length + 255) // 256)
     target = ring + (place & 7) * 128 + (place >> 3) * 32 + half * 16
     planes, weights, kept = planes + half * 4, weights + row * blocks_capacity * 512, ring + KEPT_AT
-    keep_weights(weights, kept, thread)
-    for i in tl.static_range(STAGES - 1):
-        copy_group(first_rows[i], planes, target, i * 1024)
+    if first < end:
+        keep_weights(weights, kept, thread)
+        copy_first_groups(members, planes, target)
     even, odd, even_rest, odd_rest = offsets_of(sums_of_weights, units, row, quad, scale_log2, PARTS)
-    sums = sums_of_groups(members, counts + row * 8, planes, weights + lane * 16, kept + lane * 16, target,
-                          ring + quad * 32 + group * 4, tl.where(warp == 0, 0x5140, 0x7362), sums)  # fmt: skip
-    found = packed_logits(sums, 2.0 * even, 2.0 * odd, even_rest, odd_rest)
-    token = tile * 256 + warp * 128 + group
-    if tile * 256 + 256 > length:
-        found = inside(found, length - token)
-    out = (logits + (row * capacity + token) * 8 + quad * 2).to(tl.pointer_type(tl.int32))
-    for i in tl.static_range(16):
-        tl.store(out + 4 * (8 * (i // 2) + 64 * (i % 2)), found[i])
-    store_mass(found, ring + MASSES_AT, masses, thread)
+    for tile in range(first, end):
+        sums = ()
+        for _ in tl.static_range(64):
+            sums = sums + (thread * 0,)
+        sums = sums_of_groups(members, counts + row * 8, planes, weights + lane * 16, kept + lane * 16, target,
+                              ring + quad * 32 + group * 4, tl.where(warp == 0, 0x5140, 0x7362), sums)  # fmt: skip
+        effect(DRAIN, "=r,r", (ring,))
+        planes += 8
+        if tile + 1 < end:
+            copy_first_groups(members, planes, target)
+        found = packed_logits(sums, 2.0 * even, 2.0 * odd, even_rest, odd_rest)
+        store_logits(found, logits + tile.to(tl.int64) * 2048, masses + tile * 8, warp * 128 + group, length - tile * 256,
+                     ring, thread)  # fmt: skip
+    for tile in range(tl.maximum(first, end), last):  # past the row's end
+        tl.store(masses + tile * 8 + thread, thread * 0.0 - 1e30, mask=thread < 8)

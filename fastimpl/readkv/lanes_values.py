@@ -32,7 +32,7 @@ from fastimpl.readkv.lanes_groups import (
     table_addresses,
     whole_codes,
 )
-from fastimpl.readkv.lanes_lists import LISTS_AT, WARP, depths_of_tokens, load_shared, write_lists
+from fastimpl.readkv.lanes_lists import LISTS_AT, TOKEN_BITS, WARP, depths_of_tokens, load_shared, write_lists
 
 FIRST = tl.constexpr([1.0 / lanes_ptx.last_factor(i) for i in range(32)])
 INDEX = tl.constexpr([[c % 8 * 4 + c // 8 * 2 + column for c in range(16)] for column in range(2)])
@@ -108,9 +108,23 @@ def ask_ahead(planes, part, parts, length, thread, STEPS: tl.constexpr, WORDS: t
     """Bring the first two planes of a lane's tokens to the L2 cache."""
     first = 2 * STEPS * (((thread >> 5) * parts + part) * 32 + (thread & 31))
     for i in tl.static_range(2 * STEPS):
-        at = (planes + (first + i).to(tl.int64) * WORDS).to(tl.int64)
-        tl.inline_asm_elementwise(ASK, "=r,l,r", [at, (first + i < length).to(tl.int32)], dtype=tl.int32,
-                                  is_pure=False, pack=1)  # fmt: skip
+        ask(planes + (first + i).to(tl.int64) * WORDS, first + i < length)
+
+
+@triton.jit
+def ask_deeper(planes, entries, listed, capacity, STEPS: tl.constexpr, WORDS: tl.constexpr, W: tl.constexpr):
+    """Bring what more is read of a lane's tokens to the L2 cache: a list after the other would wait for it."""
+    for i in tl.static_range(2 * STEPS):
+        at = planes + (entries[i] & ((1 << TOKEN_BITS) - 1)).to(tl.int64) * WORDS
+        for pair in tl.static_range(1, (W + 1) // 2):
+            ask(at + pair * capacity.to(tl.int64) * WORDS, listed[i] > 2 * pair)
+
+
+@triton.jit
+def ask(at, wanted):
+    """Bring a sector to the L2 cache where it is wanted."""
+    tl.inline_asm_elementwise(ASK, "=r,l,r", [at.to(tl.int64), wanted.to(tl.int32)], dtype=tl.int32, is_pure=False,
+                              pack=1)  # fmt: skip
 
 
 @triton.jit(
@@ -141,15 +155,18 @@ def mix_by_lanes(
         tl.inline_asm_elementwise(FILL, "=r,l,r", [prefix_tables.to(tl.int64), memory], dtype=tl.int32,
                                   is_pure=False, pack=1)  # fmt: skip
     length = tl.load(lengths + row // heads)  # no kernel of the chain writes the lengths
+    planes += row * ((W + 1) // 2) * capacity * WORDS
     if AHEAD:
-        ask_ahead(planes + row * ((W + 1) // 2) * capacity * WORDS, part, parts, length, thread, STEPS, WORDS)
+        ask_ahead(planes, part, parts, length, thread, STEPS, WORDS)
     follow(DEPENDENT)
     lse = tl.where(group < group_size, tl.load(lses + row * 8 + group) - 12.0, 1e30)  # no query head, no weight
     entries, listed = depths_of_tokens(importance, gains, state, depths, row, part, parts, length, capacity,
                                        items_capacity, rows_per_pool, minimum, thread, W, STATE, STEPS, WARPS,
                                        PAIRED)  # fmt: skip
+    if AHEAD:
+        ask_deeper(planes, entries, listed, capacity, STEPS, WORDS, W)
     counts, starts = write_lists(entries, listed, memory, thread, warp, STEPS, WARPS, PAIRED)
-    word = planes + row * ((W + 1) // 2) * capacity * WORDS + tl.minimum(group, WORDS - 1)
+    word = planes + tl.minimum(group, WORDS - 1)
     source = ((logits + row * capacity * 8 + group).to(tl.int64),)
     for pair in tl.static_range((W + 1) // 2):
         source = source + ((word + pair * capacity.to(tl.int64) * WORDS).to(tl.int64),)

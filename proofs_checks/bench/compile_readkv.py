@@ -43,7 +43,7 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
             "prepare_kernel": ("readkv.prepare", prepare, SLOTS, 4),
             "mix_by_lanes": (
                 "readkv.lanes_values",
-                {**own, "STATE": 8, "STEPS": 8, "PAIRED": True, "AHEAD": False},
+                {**own, "STATE": 8, "STEPS": 8, "PAIRED": True, "AHEAD": True},
                 LANES,
                 4,
             ),
