@@ -33,8 +33,8 @@ CHUNKS = (256, 512, 1024, 2048)
 REGISTERS, KEY_REGISTERS = 128, 128
 """Per thread of the value pass and of the key pass: 16 warps to a multiprocessor."""
 
-KEY_PROGRAMS = 8
-"""Of the key pass, at this many registers: as many as run at once, each for several tiles where there are more."""
+KEY_PROGRAMS, KEY_TILES = 8, 4
+"""Programs of the key pass that run at once, at this many registers; where there are more tiles, one has up to four."""
 
 PROGRAMS_PER_PROCESSOR = 4
 """Of the value pass, at this many registers and `value_ptx.WARPS` warps."""
@@ -62,14 +62,15 @@ class FastChain(ReadChain):
     ) -> None:  # fmt: skip
         N, H, _, d = queries.shape
         wanted = N * H * cache.longest // (PROGRAMS_PER_PROCESSOR * multiprocessors(queries.device))
-        self.asking = policy.minimum > 0 and wanted < CHUNKS[1]  # where much is read, other warps hide the latency
+        self.asking = policy.minimum > 0 and wanted < CHUNKS[0] // 2  # where much is read, other warps hide the latency
         self.chunk = chunk or min(CHUNKS, key=lambda size: abs(size - wanted))
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
         steps = min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (2 * ITEMS * WEIGHERS)))
         self.weighing, self.tiles_at_once = (ITEMS, steps), 64 if self.tiles <= 64 else 512
         self.items_per_thread = steps_of(self.importance.shape[1], rows, multiprocessors(device))
-        self.tiles_of_program = max(1, -(-rows * self.tiles // (KEY_PROGRAMS * multiprocessors(device))))
+        runs = -(-rows * self.tiles // (KEY_PROGRAMS * multiprocessors(device)))
+        self.tiles_of_program = min(max(runs, 1), KEY_TILES)
         self.groups, self.blocks = group_capacity(d), block_capacity(d, cache.stored_depth)
 
         def make(*shape: int, kind: torch.dtype) -> torch.Tensor:

@@ -144,11 +144,17 @@ def ask_ahead(planes, thread, words, D: tl.constexpr, AHEAD: tl.constexpr):
 
 
 @triton.jit
-def copy_first_groups(members, planes, target):
-    """Start the copies of a tile's first groups; all rows are asked for first."""
+def first_members(members):
+    """The rows that a thread copies of a row's first groups."""
     rows = ()
     for i in tl.static_range(STAGES - 1):
         rows = rows + (tl.load(members + i * 32),)
+    return rows
+
+
+@triton.jit
+def copy_first_groups(rows, planes, target):
+    """Start the copies of a tile's first groups."""
     for i in tl.static_range(STAGES - 1):
         copy_group(rows[i], planes, target, i * 1024)
 
@@ -182,6 +188,7 @@ def logits_by_lanes(
     follow(DEPENDENT)
     place, half = thread >> 1, thread & 1  # a thread copies half a sector of a row
     members += row * groups_capacity * 32 + place
+    rows = first_members(members)
     masses, logits = masses + row * tiles * 8, logits + row * capacity * 8 + quad * 2
     last = tl.minimum(first + steps, tiles)
     end = tl.minimum(last, (length + 255) // 256)
@@ -189,7 +196,7 @@ def logits_by_lanes(
     planes, weights, kept = planes + half * 4, weights + row * blocks_capacity * 512, ring + KEPT_AT
     if first < end:
         keep_weights(weights, kept, thread)
-        copy_first_groups(members, planes, target)
+        copy_first_groups(rows, planes, target)
     even, odd, even_rest, odd_rest = offsets_of(sums_of_weights, units, row, quad, scale_log2, PARTS)
     for tile in range(first, end):
         sums = ()
@@ -200,7 +207,7 @@ def logits_by_lanes(
         effect(DRAIN, "=r,r", (ring,))
         planes += 8
         if tile + 1 < end:
-            copy_first_groups(members, planes, target)
+            copy_first_groups(first_members(members), planes, target)
         found = packed_logits(sums, 2.0 * even, 2.0 * odd, even_rest, odd_rest)
         store_logits(found, logits + tile.to(tl.int64) * 2048, masses + tile * 8, warp * 128 + group, length - tile * 256,
                      ring, thread)  # fmt: skip

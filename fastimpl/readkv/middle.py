@@ -50,10 +50,13 @@ TWO, THREE = tl.constexpr([tl.int32] * 2), tl.constexpr([tl.int32] * 3)
 def steps_of(items: int, rows: int, processors: int) -> int | None:
     """The fewest items of a thread with which all programs of rows of ``items`` are resident at once; None: too many.
 
-    >>> steps_of(65536, 4, 132), steps_of(1024, 4, 132), steps_of(1 << 20, 4, 132)
-    (4, 1, None)
+    Half as many programs where a thread has one item: what they tell each other takes longer than the items.
+
+    >>> steps_of(65536, 4, 132), steps_of(16384, 4, 132), steps_of(1024, 4, 132), steps_of(1 << 20, 4, 132)
+    (4, 2, 1, None)
     """
-    fit = (steps for steps in STEPS if -(-items // (32 * WARPS * steps)) * rows <= processors * PROGRAMS)
+    places = processors * PROGRAMS
+    fit = (n for n in STEPS if -(-items // (32 * WARPS * n)) * rows <= (places if n > 1 else places // 2))
     return next(fit, None)
 
 
