@@ -215,3 +215,65 @@ def test_appended_tokens_are_those_encoded_at_once(stored_depth):
     assert torch.equal(whole.key_planes, before[0])
     assert torch.equal(whole.value_planes, before[1])
     assert whole.lengths.tolist() == [whole.capacity] * 2
+
+
+@pytest.mark.parametrize("many", [2, 3, 8])
+@pytest.mark.parametrize("rate", [1, 2, 6.5])
+def test_tiles_of_one_program_have_the_bits_that_they_have_alone(many, rate):
+    cache = cache_of([8000, 700, 0], 8192)
+    chain = restricted_reader(queries_of(3), cache, rate, SCALE)
+    assert chain.tiles_of_program == 1
+    for _ in range(20):
+        chain.tiles_of_program = 1
+        chain.run()
+        alone = chain.logits.clone(), chain.largests.clone()
+        for left in (chain.logits, chain.largests):
+            left.zero_()
+        chain.tiles_of_program = many
+        chain.run()
+        for row in range(3 * H):
+            tokens = int(cache.lengths[row // H])
+            assert torch.equal(chain.logits[row, :tokens], alone[0][row, :tokens])
+        assert torch.equal(chain.largests, alone[1])
+
+
+@pytest.mark.parametrize("policy", [FLEXIBLE, RESTRICTED])
+@pytest.mark.parametrize("size", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("share", [0, 1, 2, 7])
+def test_one_kernel_between_the_passes_buys_what_two_buy(policy, size, share):
+    """Equal importances (size 0) among them, and budgets from nothing to everything."""
+    lengths = [16384, 3001]
+    cache, queries = cache_of(lengths, 16384), queries_of(2, size=size)
+    pools = H if policy.per_head else 1
+    lefts = [torch.tensor([share * H // pools * n for n in each for _ in range(pools)], device="cuda")
+             for each in ((D, D), lengths)]  # fmt: skip
+    chain = FastChain(queries, cache, policy, *lefts, SCALE)
+    assert chain.items_per_thread is not None
+    chain.run()
+    found = chain.value_depths.clone(), chain.output.clone()
+    chain.items_per_thread = None
+    chain.run()
+    for row in range(2 * H):
+        tokens = lengths[row // H]
+        assert torch.equal(chain.value_depths[row, :tokens], found[0][row, :tokens])
+    assert torch.equal(chain.output, found[1])
+
+
+def test_chains_on_several_streams_do_not_keep_each_other_out():
+    """Programs that wait for others are launched all at once; every one of these chains fills the device."""
+    made = []
+    for seed in range(3):
+        queries = queries_of(1, seed=seed)
+        chain = restricted_reader(queries, cache_of([131072], 131072, seed=seed), 2, SCALE)
+        wanted = chain.run().clone()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            chain.run()
+        made.append((chain, graph, torch.cuda.Stream(), wanted))
+    for _ in range(50):
+        for _chain, graph, stream, _wanted in made:
+            with torch.cuda.stream(stream):
+                graph.replay()
+    torch.cuda.synchronize()
+    assert all(torch.equal(chain.output, wanted) for chain, _, _, wanted in made)

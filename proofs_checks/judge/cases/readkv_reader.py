@@ -27,6 +27,8 @@ THEOREM_2 = "one key bit finds the token, then all value bits go to it: (1, 0, .
 LIGHT = "weights down to e^-14: every token is worth a refinement, also in the square"
 STORED = "stored_depth 4: gains and depths end there, the 4 low bits hold garbage (AMB-34)"
 WAITS = "9 tokens at rate 3/2: two pairs go before the last token, though it weighs more than any of theirs"
+SERVED = "a served head: many tiles of tokens, and the last one short"
+MANY = "more programs than run at once, each of many tiles: a copy not awaited, a bar not there yet"
 UNREAD = "every {} is read to depth 2, and the bits below hold garbage"
 SHAPES = (
     (1, 1, 33, 64, 2, 2),
@@ -107,6 +109,8 @@ def attention_cases() -> list[Case]:
         stage.general("capture-3-1", "rates 3 and 1", partial(reads.captured, 2, 5, 3, 1), profile="default"),
         stage.general("capture-1-3", "rates 1 and 3", partial(reads.captured, 0, 7, 1, 3), profile="default"),
         stage.general("capture-8-8", "the Full Reader", partial(reads.captured, 3, 1, 8, 8), profile="default"),
+        stage.general("served-2053", SERVED, partial(rate, "served", 1, 7, 2053, 128, 2, 2), profile="default"),
+        stage.general("served-33001", MANY, partial(rate, "served", 2, 7, 33001, 128, 2, 2), profile="deep"),
     ]
     for H, G, T, d, key_rate, value_rate in SHAPES:
         name, inputs = f"H{H}-G{G}-T{T}-d{d}", partial(rate, "shape", H, G, T, d, key_rate, value_rate)
@@ -146,4 +150,6 @@ def restricted_cases() -> list[Case]:
         stage.general("rate-4", "G = 7", at(4.0, partial(drawn, "r4", 2, 7, 18, 64))),
         stage.general("capture-2", "real queries on 2,041 real tokens", at(2.0, partial(captured_read, 1, 3))),
         stage.general("capture-2.5", "rate 5/2", at(2.5, partial(captured_read, 2, 6)), profile="default"),
+        stage.general("served-2053", SERVED, at(2.0, partial(drawn, "served", 1, 7, 2053, 128)), profile="default"),
+        stage.general("served-33001", MANY, at(2.0, partial(drawn, "served", 2, 7, 33001, 128)), profile="deep"),
     ]

@@ -34,8 +34,7 @@ kernel_mutant(
 kernel_mutant(
     "gpu-readkv-no-inverse-rotation", "readkv_attention", "E", "the output is not rotated back",
     first="inverse-rotation", file="readkv/merge.py",
-    old="result = tl.sum(tl.where(live, value, 0.0)[:, None] * sign, 0) * inverse_root",
-    new="result = tl.where(live, value, 0.0)",
+    old="result = tl.sum(value[:, None] * turn, 0) * inverse_root * sign", new="result = value",
 )  # fmt: skip
 kernel_mutant(
     "gpu-readkv-stale-schedule", "readkv_attention", "J", "a captured step keeps the key depths of its first run",
@@ -43,4 +42,15 @@ kernel_mutant(
     new="        kept = getattr(self, 'kept', None)\n        self.choose_keys()\n        if kept is not None:\n"
     "            self.key_depths.copy_(kept)\n        self.kept = self.key_depths.clone()\n        self.read_keys()\n",
     port="replayed",
+)  # fmt: skip
+kernel_mutant(
+    "gpu-readkv-weights-not-awaited", "readkv_restricted_attention", "I",
+    "weights are used before their copy into shared memory has arrived", first="served-33001",
+    file="readkv/lanes_keys.py", new="",
+    old="    effect(WAIT, \"=r,r\", (at,))  # the weights came with the first tile's first group\n",
+)  # fmt: skip
+kernel_mutant(
+    "gpu-readkv-bins-not-awaited", "readkv_restricted_attention", "I",
+    "a program brackets the bar before all others have added their bins", first="served-33001",
+    file="readkv/middle_ptx.py", old="@p bra AGAIN;", new="",
 )  # fmt: skip
