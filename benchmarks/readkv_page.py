@@ -1,6 +1,6 @@
-"""Write docs/gpu-readkv.md from benchmarks/results/readkv.json, losing region included.
+"""Write docs/gpu-readkv.md from benchmarks/results/readkv.json and readkv_dram.json, losing region included.
 
-Run: python benchmarks/readkv_page.py. The numbers are the file's; the sentences around them are here.
+Run: python benchmarks/readkv_page.py. The numbers are the files'; the sentences around them are here.
 """
 
 import json
@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "readkv.json"
+TRAFFIC = ROOT / "benchmarks" / "results" / "readkv_dram.json"
 PAGE = ROOT / "docs" / "gpu-readkv.md"
 
 CASES = ("2K", "2K, batch 4", "8K", "8K, batch 4", "32K", "32K, batch 4", "128K", "128K, batch 4")
@@ -25,15 +26,19 @@ LIMITS = """\
 ## Where it wins and where it loses
 
 **It beats dense attention where there is much to read**: at 128K, batch 4, (8, 2) by {near}, by {near_spread} where
-attention is spread, and (4, 2) by {near_4_2}. At 128K of one sequence and at 32K of four it is within a tenth of dense
-attention ({near_one}, {near_four}). Everywhere else it loses: at 8K dense attention is two to three times as fast, at 2K
-three to four times; (8, 4), which reads twice the bits, loses everywhere ({near_8_4} at best). Our TurboQuant K4/V4 reader
-is slower from 32,768 tokens in all on, and faster below.
+attention is spread, and (4, 2) by {near_4_2}; at 128K of one sequence by {near_one}, at 32K of four by {near_four}. Elsewhere
+it loses: at 32K of one sequence it takes 1.4 times as long as dense attention, at 8K twice, at 2K three times; (8, 4), which
+reads twice the bits, loses everywhere ({near_8_4} at best). Our TurboQuant K4/V4 reader is slower from 8,192 tokens of four
+sequences on; at 8K of one it is a little faster ({turbo}x), at 2K twice as fast.
 
-**Short lengths cost six launches.** At 2K tokens, where hardly anything is read, the chain takes {least} us: each kernel
-waits for the one before, then for two or three trips to memory that hang on one another. To read 8K tokens 1.5 times as
-fast as the TurboQuant reader it would have to take {turbo_goal} us in all: with six dependent kernels it cannot, whatever
-they compute.
+**Short lengths cost five launches.** At 2K tokens, where hardly anything is read, the chain takes {least} us: each kernel
+waits for the one before, then for two or three trips to memory that hang on one another. Four of the five take 2 to 5 us
+with next to nothing to do, the one between the passes 8. To read 8K tokens 1.5 times as fast as the TurboQuant reader
+the chain would have to take {turbo_goal} us in all: with five dependent kernels it cannot, whatever they compute.
+
+**Equal weights are the worst case**: where every token weighs the same (the query is zero), all steps of one depth tie.
+The list of ties then holds every pair of tokens, and one program goes through it some seven times: {equal_one} us at 128K,
+batch 1, {equal} us at batch 4.
 
 ## What it is made of
 
@@ -51,8 +56,8 @@ Microseconds at 128K, batch 4, (8, 2), each part replayed alone or as the differ
 of each of two warps for 32 slots of 256 tokens, of which 28 masks, 8 permutes and 16 products (a channel at depth 2 is 2
 slots, at 3 four, at 4 eight), and some 700 more per warp around them for zeroes, logits, masses and stores; the value
 pass takes about 28 per 16 tokens for depths and lists, then per 16 tokens 93 at depth 1, 140 at depth 2, 239 at depth 3,
-238 at depth 4 and 442 from depth 5 on; a program is four warps that share lists in shared memory. Both passes run at 16 or
-18 warps to a multiprocessor (128 and 112 registers), and wait: the value pass issues in 42 % of the cycles. Profiled at
+238 at depth 4 and 442 from depth 5 on; a program is four warps that share lists in shared memory. Both passes run at 16
+warps to a multiprocessor (128 registers), and wait: the value pass issues in 42 % of the cycles. Profiled at
 128K, batch 4 it moves 144 MB (2.1 TB/s); what is fullest is the first-level cache (69 %): look-ups of depth 5 to 8 meet
 three times in a bank, and neighbouring tokens' words are two requests.
 
@@ -66,9 +71,9 @@ bins with their importances in registers, and each finds the bracket for itself.
 are listed, and the last program to list them searches them, eight bits per round. What is left is latency: fences, the
 wait, and one program's search. Where the programs do not fit side by side, two kernels do the same.
 
-**Spread attention at 128K, batch 1**: {spread} us in this run. More steps may lie in the bracket than the search holds in
-registers; to go through them bit by bit in memory once took 572 us. A list that does not fit (4,096 steps) is now read
-again in each of three rounds.
+Programs that wait for each other are launched all at once or not at all (a cooperative launch, which costs nothing beside
+one without), so that chains on several streams cannot keep each other out. A list of more than 4,096 steps is read again in
+each round of the search.
 
 ## What was tried
 
@@ -77,7 +82,16 @@ again in each of three rounds.
 | key words straight into registers, two warps to a tile | 40 us at 128K, batch 1; through a ring in shared memory (cp.async, 8 groups of 16 slots, one warp) 27 |
 | three kernels for rotation, key depths and slots | 16.4 us at 128K, batch 4; one kernel, eight programs a row that each repeat the cheap steps: 9.7. Three counts in one 32-bit sum and a Hadamard matrix from memory came later |
 | key bits as float16 operands, slots by the number of their planes | key pass of 71.1 us at 128K, batch 4 (23.4 at batch 1, 14.9 at 32K) and 213.5 at (8, 4): a channel at depth 4 is read 16 times instead of 4. Integer products over groups of channels of one depth, every plane read once: 69.0 (20.2, 8.4) and 164.8 |
-| key pass at 96, 112, 128 registers | with the kernel before, 84.1, 78.8, 79.4 us at 128K, batch 4 |
+| key pass at 96, 112, 128 registers | with the kernel before, 84.1, 78.8, 79.4 us at 128K, batch 4; with weights in shared memory and several tiles, 128 |
+| choice of depths by 15 rounds of sums over the program; by 256 buckets a round, ballots, a thread per channel | first kernel of 6.3 us; 3.5 |
+| weights of the key pass from the L2 cache, a block at a time; the first 16 blocks in shared memory at once | 64.2, 62.1 us at 128K, batch 4 (19.4, 18.7 at batch 1); used before they had arrived, they gave wrong logits where several programs share a multiprocessor, and there alone |
+| 4 and 8 warps to a tile, each with some of a byte's bits | 7.8 us instead of 7.6 at 32K, batch 1; 88.9 and 146.9 instead of 62.1 at 128K, batch 4: every warp reads all words |
+| 1, 2, 3, 4, 8 tiles to a program of the key pass (one wave: 8) | 65.0, 60.8, 61.1, 58.3, 59.6 us at 128K, batch 4; 19.7, 17.4, 23.3, 21.9, 28.8 at batch 1 (one wave: 2) |
+| two kernels between the passes; one whose programs wait for each other | 20.6, 10.7 us at 128K, batch 1; 41.4, 21.0 at batch 4; 11.4, 8.3 at 2K |
+| the same without a cooperative launch; without a dependent one | 11.4, 9.8 us at 128K, batch 1, and 63.4, 64.4 instead of 63.2 of the whole chain |
+| two programs of 16 warps to a multiprocessor, or of 8 | 13.8, 14.3 us instead of 10.7 at 128K, batch 1 |
+| merge with the Hadamard transform in two steps of 16 | 7.4 us instead of 2.9 at 128 parts |
+| planes of the value pass asked for before the bars are there | 0.5 us less at 2K and 8K, batch 1; 12 more at 128K, batch 4 |
 | bracket, collect and resolve as kernels of their own | the whole chain at 32K, batch 1: 85.3 us; in last programs, with the two lines above: 62.4 |
 | 512, 1024, 2048 items per program between the passes | chain so far 118.6, 105.7, 101.2 us at 128K, batch 4, and 28.9, 25.1, 25.4 at 32K: every program sums the tiles' masses and adds its bins again |
 | 1024, 2048, 4096 items per program that lists | 22, 23, 15 us at 128K, batch 4; 36.3, 37.2, 39.3 of chain so far at 32K |
@@ -96,11 +110,13 @@ again in each of three rounds.
 
 ## What next
 
-1. Several tiles per program of the key pass without the cache hint: the first copies of a tile go during the last steps
-   of the one before. The steps around the products (some 700 instructions per 128 tokens) are the next to cut.
-2. Value groups through a ring in shared memory (one request per pair of tokens), and the tables of depth 5 to 8 in eight
+1. Short rows: one program per row between the passes needs no wait and no list in memory (some 4 of 8 us at 2K). For 8K
+   in 17 us key pass, bars and value pass would have to be one kernel.
+2. Equal weights: the smallest and the largest listed key first, so that ties end the search at once.
+3. The steps around the key pass's products (some 700 instructions per 128 tokens).
+4. Value groups through a ring in shared memory (one request per pair of tokens), and the tables of depth 5 to 8 in eight
    copies, which no two lanes meet in.
-3. The encoder reaches {encoder} of the copy ceiling. Shared memory holds it back (below): with channels instead of tokens
+5. The encoder reaches {encoder} of the copy ceiling. Shared memory holds it back (below): with channels instead of tokens
    on the rows of its products, factors are looked up half as often and loads touch whole lines.
 
 ## The encoder
@@ -137,19 +153,41 @@ quantiser, since no channel is worth more than another.
 
 ## Checked on this device
 
-`kvproof verify fastimpl.port --device cuda` passed every ReadKV stage: rotation and both readers as they are here, in three
-dtypes; the others (codes, planes, importances, choice of depths) before the last changes to the sum that the choice of
-depths counts with and to the rotation, which the readers' own cases cover. `pytest -m gpu` (45 tests): key and value
-depths equal the greedy allocation of the same importances to the last tie; the integer products give the plain pass's
-logits; turning every unread bit changes no bit of the output; encoding in one go and token by token agree. The scheduled
-control equals the Full Reader bit for bit at every length and batch. [Wrong kernels](kill-matrix-gpu.md): six of six killed.
+`kvproof verify fastimpl.port --device cuda` passes every ReadKV stage, stage by stage, on the kernels as they are here: both
+readers and the rotation in three dtypes one by one, with the readers' cases of 2,053 tokens of a served head, and of the
+deep profile those of 33,001 tokens of four. `pytest -m gpu` (79 tests): key and value depths equal the greedy allocation of
+the same importances to the last tie; the kernel between the passes buys what the two kernels buy; the integer products give
+the plain pass's logits, and several tiles of one program the bits that they have alone; turning every unread bit changes
+no bit of the output; chains on three streams end; encoding in one go and token by token agree. The scheduled control
+equals the Full Reader bit for bit at every length and batch. [Wrong kernels](kill-matrix-gpu.md): all seven killed.
 `compute-sanitizer` saw no bad access in `benchmarks/sanitize.py` (`benchmarks/results/sanitizer.txt`).
-
-Not measured: DRAM traffic of the whole chain as Table 12 has it (`benchmarks/readkv_dram.py` reads it).
 """
 
 
-def page(results: dict) -> str:
+def traffic(document: dict) -> list[str]:
+    """The table of DRAM traffic, in the form of the paper's Table 12."""
+    shape, found = document["shape"], {}
+    for row in document["rows"]:
+        found.setdefault(row["method"], {})[row["state"]] = row["read_bytes"] / 2**20, row["written_bytes"] / 2**20
+    lines = [
+        "",
+        "## DRAM traffic",
+        "",
+        f"Of one eager call at {shape['tokens']:,} tokens, batch {shape['batch']}, in MiB, warm / evicted: ReadKV's Table 12 for this device",
+        "(`benchmarks/readkv_dram.py`, Nsight Compute's counters). All of it fits in the L2 cache here, so a warm call reads nothing;",
+        "written bytes are intermediates that the cache lets go, and what eviction itself left behind.",
+        "",
+        "| method | reads | writes | total |",
+        "|---|---|---|---|",
+    ]
+    for method, states in found.items():
+        warm, evicted = states["warm"], states["evicted"]
+        cells = [(warm[0], evicted[0]), (warm[1], evicted[1]), (sum(warm), sum(evicted))]
+        lines.append(f"| {method} | {' | '.join(f'{a:.2f} / {b:.2f}' for a, b in cells)} |")
+    return lines
+
+
+def page(results: dict, counters: dict) -> str:
     rows = results["rows"]
 
     def find(case: str, name: str, key: str = "microseconds"):
@@ -226,13 +264,16 @@ def page(results: dict) -> str:
         least=number(find("2K", "(8, 2)"), 0), turbo_goal=number(find("8K", PEERS[-1]) / 1.5, 0), keys=number(find(big, "choose_keys")),
         read_keys=number(find(big, "read_keys")), bars=number(bars - whole),
         values=number(find(big, "read_values")), merge=number(find(big, "merge")), key_floor=number(half),
-        value_floor=number(half), spread=number(find("128K", "(8, 2), spread"), 0),
+        value_floor=number(half), turbo=turbo, equal=number(find(big, "(8, 2), equal"), 0),
+        equal_one=number(find("128K", "(8, 2), equal"), 0),
         encoder=f"{100 * find('128K', 'prefill', 'of_copy_ceiling'):.0f} %", reader_heads=" | ".join(readers),
         dashes="---|" * (len(readers) - 1) + "---", quality="\n".join(quality),
     )  # fmt: skip
     notes = [f"- {note}" for note in results["notes"] if "equals" not in note and "value depths" not in note]
-    return "\n".join([*lines, "", text.rstrip(), *(["", "## About this run", "", *notes] if notes else []), ""])
+    return "\n".join(
+        [*lines, *traffic(counters), "", text.rstrip(), *(["", "## About this run", "", *notes] if notes else []), ""]
+    )
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(json.loads(RESULTS.read_text())))
+    PAGE.write_text(page(json.loads(RESULTS.read_text()), json.loads(TRAFFIC.read_text())))

@@ -39,7 +39,7 @@ SUMMARIES = dict.fromkeys(
 NUMBERS = ("scale", "scale_log2", "half_variance", "log_tokens", "level")
 """Scalars that are no integers."""
 
-REGISTERS = {"build_kernel": 168}
+REGISTERS = {"build_kernel": 168, "logits_by_lanes": 128, "mix_by_lanes": 128, "allocate_by_lanes": 128}
 """Caps on a thread's registers, as the launches set them."""
 
 Configuration = tuple[str, dict[str, Any], dict[str, str], int]

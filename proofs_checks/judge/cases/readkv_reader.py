@@ -110,7 +110,7 @@ def attention_cases() -> list[Case]:
         stage.general("capture-1-3", "rates 1 and 3", partial(reads.captured, 0, 7, 1, 3), profile="default"),
         stage.general("capture-8-8", "the Full Reader", partial(reads.captured, 3, 1, 8, 8), profile="default"),
         stage.general("served-2053", SERVED, partial(rate, "served", 1, 7, 2053, 128, 2, 2), profile="default"),
-        stage.general("served-33001", MANY, partial(rate, "served", 2, 7, 33001, 128, 2, 2), profile="deep"),
+        stage.general("served-33001", MANY, partial(rate, "served", 4, 7, 33001, 128, 2, 2), profile="deep"),
     ]
     for H, G, T, d, key_rate, value_rate in SHAPES:
         name, inputs = f"H{H}-G{G}-T{T}-d{d}", partial(rate, "shape", H, G, T, d, key_rate, value_rate)
@@ -151,5 +151,5 @@ def restricted_cases() -> list[Case]:
         stage.general("capture-2", "real queries on 2,041 real tokens", at(2.0, partial(captured_read, 1, 3))),
         stage.general("capture-2.5", "rate 5/2", at(2.5, partial(captured_read, 2, 6)), profile="default"),
         stage.general("served-2053", SERVED, at(2.0, partial(drawn, "served", 1, 7, 2053, 128)), profile="default"),
-        stage.general("served-33001", MANY, at(2.0, partial(drawn, "served", 2, 7, 33001, 128)), profile="deep"),
+        stage.general("served-33001", MANY, at(2.0, partial(drawn, "served", 4, 7, 33001, 128)), profile="deep"),
     ]

@@ -44,13 +44,9 @@ kernel_mutant(
     port="replayed",
 )  # fmt: skip
 kernel_mutant(
-    "gpu-readkv-weights-not-awaited", "readkv_restricted_attention", "I",
-    "weights are used before their copy into shared memory has arrived", first="served-33001",
-    file="readkv/lanes_keys.py", new="",
-    old="    effect(WAIT, \"=r,r\", (at,))  # the weights came with the first tile's first group\n",
-)  # fmt: skip
-kernel_mutant(
-    "gpu-readkv-bins-not-awaited", "readkv_restricted_attention", "I",
-    "a program brackets the bar before all others have added their bins", first="served-33001",
-    file="readkv/middle_ptx.py", old="@p bra AGAIN;", new="",
+    "gpu-readkv-state-not-reset", "readkv_attention", "J",
+    "a captured step keeps the count of those who have come: from the second run on, programs do not wait",
+    first="reused-buffers", file="readkv/merge.py", new="",
+    old="        tl.store(state + pool * STATE + tl.arange(0, STATE), tl.zeros([STATE], tl.int64))\n",
+    port="replayed",
 )  # fmt: skip
