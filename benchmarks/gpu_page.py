@@ -118,7 +118,7 @@ memory.
   most 0.31, 0.20 and 0.011 of their bounds).
 - The deep profile's relations of a million tokens (attention at once and in splits, shifted logits, 65,537 shuffled pages,
   65,536 splits, permuted pages of scores, a million shares): pass in three dtypes.
-- `pytest -m gpu`, 45 tests: attention and Locks (NaN in every page not chosen, replay with other content and lengths,
+- `pytest -m gpu`, 79 tests: attention and Locks (NaN in every page not chosen, replay with other content and lengths,
   batches, strides, offsets beyond 2^31, splits), and ReadKV.
 - `compute-sanitizer --tool memcheck` over `benchmarks/sanitize.py`, every chain on small, odd sizes: no error
   (`benchmarks/results/sanitizer.txt`).

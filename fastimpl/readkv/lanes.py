@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from fastimpl.readkv import lanes_ptx as ptx
+from fastimpl.readkv import value_ptx
 
 ONES, ONES_OPERANDS = tl.constexpr(ptx.bits_text()), tl.constexpr(ptx.bits_constraints())
 SUMS = tl.constexpr([tl.float32] * 32)
@@ -17,10 +18,35 @@ SUMS_AND_ONES = tl.constexpr([tl.float32] * 36)
 LAST = tl.constexpr([ptx.last_factor(i) for i in range(32)])
 FOUR = tl.constexpr([tl.int32] * 4)
 LOAD_FOUR = tl.constexpr("ld.global.v4.b32 {$0,$1,$2,$3}, [$4];")
+LOAD_SHARED = tl.constexpr(value_ptx.LOAD_SHARED)
 POWER = tl.constexpr("ex2.approx.ftz.f32 $0, $1;")
 LOGARITHM = tl.constexpr("lg2.approx.ftz.f32 $0, $1;")
 HALVES = tl.constexpr(["{.reg .b16 l,h; mov.b32 {l,h}, $1; cvt.f32.f16 $0, " + part + ";}" for part in "lh"])
 """The float16 in the low half of a word, and that in the high half, as float32."""
+
+
+@triton.jit
+def effect(text: tl.constexpr, operands: tl.constexpr, arguments):
+    """A word out of a text that is run where it stands."""
+    return tl.inline_asm_elementwise(text, operands, arguments, dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def word_of(text: tl.constexpr, operands: tl.constexpr, arguments):
+    """A word out of a text without effects."""
+    return tl.inline_asm_elementwise(text, operands, arguments, dtype=tl.int32, is_pure=True, pack=1)
+
+
+@triton.jit
+def load_four(at):
+    """Four words of 16 bytes of global memory."""
+    return tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at.to(tl.int64)], dtype=FOUR, is_pure=False, pack=1)
+
+
+@triton.jit
+def load_shared(at):
+    """Four words of shared memory."""
+    return tl.inline_asm_elementwise(LOAD_SHARED, "=r,=r,=r,=r,r", [at], dtype=FOUR, is_pure=False, pack=1)
 
 
 @triton.jit

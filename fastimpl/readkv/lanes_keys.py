@@ -19,8 +19,8 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv import keys_ptx as ptx
-from fastimpl.readkv.lanes import FOUR
-from fastimpl.readkv.lanes_logits import effect, inside, offsets_of, packed_logits, store_mass
+from fastimpl.readkv.lanes import FOUR, effect
+from fastimpl.readkv.lanes_logits import inside, offsets_of, packed_logits, store_mass
 
 BLOCK, BLOCK_OPERANDS = tl.constexpr(ptx.block_text()), tl.constexpr(ptx.block_constraints())
 READ, READ_OPERANDS = tl.constexpr(ptx.read_text(8)), tl.constexpr(",".join(["=&r"] * 8 + ["r"]))

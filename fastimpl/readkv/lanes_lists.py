@@ -14,13 +14,14 @@ import triton.language as tl
 
 from fastimpl.readkv import value_ptx as ptx
 from fastimpl.readkv.bar import BAR, CUT, REST
+from fastimpl.readkv.lanes import load_shared
 
 FOUR = tl.constexpr([tl.int32] * 4)
 LISTS_AT, COUNTS_AT = tl.constexpr(ptx.LISTS_AT), tl.constexpr(ptx.TABLE_BYTES)
 TOKEN_BITS = tl.constexpr(ptx.TOKEN_BITS)
 WARP, RUNNING = tl.constexpr(ptx.warp_text()), tl.constexpr(ptx.running_text(3))
 THREE = tl.constexpr([tl.int32] * 3)
-LOAD_SHARED, STORE_COUNTS = tl.constexpr(ptx.LOAD_SHARED), tl.constexpr(ptx.STORE_COUNTS)
+STORE_COUNTS = tl.constexpr(ptx.STORE_COUNTS)
 PLACES_AT, LOAD_WORD = tl.constexpr(ptx.PLACES_AT), tl.constexpr(ptx.LOAD_WORD)
 ITEMS = tl.constexpr([ptx.items_text(1 << size) for size in range(5)])
 ITEMS_OPERANDS = tl.constexpr([",".join(["=&f"] * (1 << size) + ["l", "r"]) for size in range(5)])
@@ -30,12 +31,6 @@ STORE_DEPTHS_OPERANDS = tl.constexpr(["=r,l,r" + ",r" * max(1, (1 << size) // 2)
 DEPTHS = tl.constexpr([ptx.depths_text(levels) for levels in range(1, 9)])
 DEPTHS_OPERANDS = tl.constexpr(["=&r,f,r,r" + ",f" * levels for levels in range(1, 9)])
 STORE_ENTRY, STORE_PAIR = tl.constexpr(ptx.STORE_ENTRY), tl.constexpr(ptx.STORE_PAIR)
-
-
-@triton.jit
-def load_shared(at):
-    """Four words of shared memory."""
-    return tl.inline_asm_elementwise(LOAD_SHARED, "=r,=r,=r,=r,r", [at], dtype=FOUR, is_pure=False, pack=1)
 
 
 @triton.jit

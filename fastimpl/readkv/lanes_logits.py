@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, log_of_two, pack_half, power_of_two
+from fastimpl.readkv.lanes import effect, half_of, load_four, log_of_two, pack_half, power_of_two, word_of
 
 CLAMP = tl.constexpr(
     "{.reg .b32 m; mov.b32 m, 0x7B537B53; min.f16x2 $0, $1, m; mov.b32 m, 0xFB53FB53; max.f16x2 $0, $0, m;}"
@@ -17,24 +17,6 @@ ACROSS = tl.constexpr([f"shfl.sync.bfly.b32 $0, $1, {step}, 0x1f, 0xffffffff;" f
 KEEP = tl.constexpr("st.shared.b32 [$1], $2; mov.b32 $0, 0;")
 SYNC = tl.constexpr("bar.sync 0; mov.b32 $0, 0;")
 FETCH = tl.constexpr("ld.shared.b32 $0, [$1];")
-
-
-@triton.jit
-def effect(text: tl.constexpr, operands: tl.constexpr, arguments):
-    """A word out of a text that is run where it stands."""
-    return tl.inline_asm_elementwise(text, operands, arguments, dtype=tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
-def word_of(text: tl.constexpr, operands: tl.constexpr, arguments):
-    """A word out of a text without effects."""
-    return tl.inline_asm_elementwise(text, operands, arguments, dtype=tl.int32, is_pure=True, pack=1)
-
-
-@triton.jit
-def load_four(at):
-    """Four words of 16 bytes."""
-    return tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at.to(tl.int64)], dtype=FOUR, is_pure=False, pack=1)
 
 
 @triton.jit

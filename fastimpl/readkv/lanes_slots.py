@@ -14,6 +14,7 @@ import triton.language as tl
 from fastimpl.device import round_to_even
 from fastimpl.readkv import choose_ptx, value_ptx
 from fastimpl.readkv import prepare_ptx as ptx
+from fastimpl.readkv.lanes import effect, load_shared
 from fastimpl.readkv.slots import LARGEST, group_counts
 
 MEMORY, FILL, ARRIVED = tl.constexpr(ptx.MEMORY), tl.constexpr(ptx.fill_text()), tl.constexpr(ptx.ARRIVED)
@@ -27,7 +28,7 @@ TALLY, TALLY_OPERANDS = tl.constexpr(choose_ptx.tally_text()), tl.constexpr("=&r
 PRODUCT, PRODUCT_OPERANDS = tl.constexpr(ptx.PRODUCT), tl.constexpr("=f,=f,=f,=f,r,r,r,r,r,f,f,f,f")
 STORE_WORD, STORE_TWO = tl.constexpr(ptx.STORE_WORD), tl.constexpr(ptx.STORE_TWO)
 STORE_FLOAT = tl.constexpr(ptx.STORE_FLOAT)
-LOAD_WORD, LOAD_SHARED = tl.constexpr(value_ptx.LOAD_WORD), tl.constexpr(value_ptx.LOAD_SHARED)
+LOAD_WORD = tl.constexpr(value_ptx.LOAD_WORD)
 LOAD_TWO, LOAD_FLOAT, SQUARE = tl.constexpr(ptx.LOAD_TWO), tl.constexpr(ptx.LOAD_FLOAT), tl.constexpr(ptx.SQUARE)
 STORE_ENTRY = tl.constexpr(value_ptx.STORE_ENTRY)
 TWO, FOUR = tl.constexpr([tl.int32] * 2), tl.constexpr([tl.int32] * 4)
@@ -37,21 +38,9 @@ BESIDE = tl.constexpr([f"shfl.sync.bfly.b32 $0, $1, {step}, 0x1f, 0xffffffff;" f
 
 
 @triton.jit
-def effect(text: tl.constexpr, operands: tl.constexpr, arguments):
-    """A word out of a text that is run where it stands."""
-    return tl.inline_asm_elementwise(text, operands, arguments, dtype=tl.int32, is_pure=False, pack=1)
-
-
-@triton.jit
 def load_float(at):
     """Float32 of shared memory."""
     return tl.inline_asm_elementwise(LOAD_FLOAT, "=f,r", [at], dtype=tl.float32, is_pure=False, pack=1)
-
-
-@triton.jit
-def load_shared(at):
-    """Four words of shared memory."""
-    return tl.inline_asm_elementwise(LOAD_SHARED, "=r,=r,=r,=r,r", [at], dtype=FOUR, is_pure=False, pack=1)
 
 
 @triton.jit

@@ -20,7 +20,7 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv import lanes_ptx, value_ptx
-from fastimpl.readkv.lanes import LAST, zero_sums
+from fastimpl.readkv.lanes import LAST, load_shared, zero_sums
 from fastimpl.readkv.lanes_groups import (
     add_pair_codes,
     add_slots,
@@ -32,7 +32,7 @@ from fastimpl.readkv.lanes_groups import (
     table_addresses,
     whole_codes,
 )
-from fastimpl.readkv.lanes_lists import LISTS_AT, TOKEN_BITS, WARP, depths_of_tokens, load_shared, write_lists
+from fastimpl.readkv.lanes_lists import LISTS_AT, TOKEN_BITS, WARP, depths_of_tokens, write_lists
 
 FIRST = tl.constexpr([1.0 / lanes_ptx.last_factor(i) for i in range(32)])
 INDEX = tl.constexpr([[c % 8 * 4 + c // 8 * 2 + column for c in range(16)] for column in range(2)])

@@ -17,7 +17,7 @@ import triton.language as tl
 
 from fastimpl.device import follow
 from fastimpl.readkv.bar import row_items
-from fastimpl.readkv.lanes import FOUR, LOAD_FOUR, half_of, power_of_two
+from fastimpl.readkv.lanes import half_of, load_four, power_of_two
 from fastimpl.readkv.threshold import BINS, arrive, bin_of, bracket_of, item_cost
 
 OWN_BINS = tl.constexpr("{.shared .align 16 .b8 importance_bins[16384]; mov.u32 $0, importance_bins;}")
@@ -60,8 +60,7 @@ def log_mass_of_row(masses, row, tiles, STEP: tl.constexpr):
 @triton.jit
 def eight_logits(logits, token):
     """The eight float16 logits of tokens [N], in four words."""
-    at = (logits + token.to(tl.int64) * 8).to(tl.int64)
-    return tl.inline_asm_elementwise(LOAD_FOUR, "=r,=r,=r,=r,l", [at], dtype=FOUR, is_pure=False, pack=1)
+    return load_four(logits + token.to(tl.int64) * 8)
 
 
 @triton.jit

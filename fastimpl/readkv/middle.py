@@ -7,9 +7,9 @@ the reader; `lanes_weigh.weigh_by_lanes` and `threshold.collect_kernel` do the s
                                               wait until all of the pool's programs have come; each brackets the bar
                                               steps inside the bracket -> the pool's list; its last program: the bar
 
-All programs must be resident at once, or those that wait keep the others out: `steps_of` bounds their number, and the
-caller takes the two kernels where they do not fit. The next kernel is launched when all of these have begun, and what
-still runs of the one before ends by itself. A pool's state counts who has come; the chain's first kernel makes it 0.
+All programs must be resident at once, or those that wait keep the others out: the caller launches them all at once or
+not at all (cooperatively), `steps_of` bounds their number, and where they do not fit the caller takes the two kernels. A
+pool's state counts who has come; the chain's first kernel makes it 0.
 Bytes: 16 per token read, 4 per item written, 8 per listed step written and read.
 """
 

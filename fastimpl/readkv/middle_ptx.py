@@ -14,6 +14,8 @@ scalars: every thread of the program runs them, and all get the same results, bu
 
 from __future__ import annotations
 
+from fastimpl.locks.select_ptx import lane_sums
+
 BINS, FIRST_BIN, SHIFT = 4096, (127 - 124) << 5, 18
 SCRATCH = 4 * BINS
 """Where the words of warps begin: two for each, and one for the program."""
@@ -61,14 +63,6 @@ mov.u32 t, %tid.x; setp.ne.u32 p, t, 0; @p bra MET;
 AGAIN: ld.acquire.gpu.global.b32 t, [$1]; setp.lt.s32 p, t, $2; @p bra AGAIN;
 MET: bar.warp.sync 0xffffffff; bar.sync 0; mov.b32 $0, t; }"""
 """Operands: out a word, in the address of the pool's count and how many programs come."""
-
-
-def lane_sums(register: str) -> list[str]:
-    """Sums over the lanes up to each; needs t and the predicate p."""
-    return [
-        f"shfl.sync.up.b32 t|p, {register}, {step}, 0, 0xffffffff; @p add.u32 {register}, {register}, t;"
-        for step in (1, 2, 4, 8, 16)
-    ]
 
 
 def warp_sums(warps: int, at: int, total: str, before: str | None) -> list[str]:

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from fastimpl.device import follow
+from fastimpl.readkv.lanes import effect
 from fastimpl.readkv.lanes_slots import (
     ARRIVED,
     BOUGHT,
@@ -25,7 +26,6 @@ from fastimpl.readkv.lanes_slots import (
     QUERIES_AT,
     ROW,
     STORE_FLOAT,
-    effect,
     load_float,
     rotate_pairs,
     square,
