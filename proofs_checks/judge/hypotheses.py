@@ -61,6 +61,11 @@ class Step:
         """T."""
         return int(self.inputs["keys"].shape[1])
 
+    @property
+    def pages(self) -> list[Any]:
+        """The port's pages of each head, without the places that a longer sequence of the batch fills."""
+        return [row[row >= 0] for row in self.answer["pages"]]
+
     @cached_property
     def band(self) -> tuple[FloatArray, FloatArray]:
         """How many times above the right share a right port's may lie, and how many below, both [H, P]."""
@@ -222,8 +227,10 @@ def _same_step(step: Step, wanted: Inputs, shares: FloatArray | None, imagined: 
         if shares is None or not _near_ties(step, pages, shares):
             return False
         output = _attended(step, imagined)
-    if output is None or not imagined.output_known or not step.tokens:
+    if output is None or not imagined.output_known:
         return True
+    if not step.tokens:
+        return np.array_equal(step.answer["output"], output, equal_nan=True)
     return _same_output(step, output)
 
 
@@ -252,7 +259,7 @@ def _attended(step: Step, imagined: Imagined) -> Any:
     call = {name: step.inputs[name] for name in names if name in step.inputs}
     try:
         with np.errstate(all="ignore"):
-            return None if imagined.attend is None else imagined.attend(**call, pages=step.answer["pages"])["output"]
+            return None if imagined.attend is None else imagined.attend(**call, pages=step.pages)["output"]
     except Exception:
         return None
 
@@ -261,7 +268,7 @@ def _same_output(step: Step, want: Any) -> bool:
     """Within the bound of attention over the port's pages, or over all tokens for a mistake that reads them."""
     names, got = ("queries", "keys", "values", "softmax_scale"), step.answer["output"]
     call = {name: step.inputs[name] for name in names if name in step.inputs}
-    some = call | {"pages": step.answer["pages"], "page_size": step.inputs["page_size"]}
+    some = call | {"pages": step.pages, "page_size": step.inputs["page_size"]}
     kept = sparse_attention_bound(some, step.answer, step.precision)["output"]
     dense = attention_bound(call, step.answer, step.precision)["output"]
     allowed = np.maximum(kept, dense) + step.precision.output_roundoff * np.abs(want)
