@@ -72,10 +72,13 @@ class Call:
         return self.judged or tuple(self.reference)
 
 
-def compare(judgement: Judgement, name: str, answer: Any, reference: Any, bound: Any) -> None:
+def compare(
+    judgement: Judgement, name: str, answer: Any, reference: Any, bound: Any, where: tuple[int, ...] = ()
+) -> None:
     """Add to ``judgement`` the worst |answer - reference| / bound, and a fault where it exceeds 1.
 
-    Equal infinities agree; a bound of 0 asks for equality; NaN never agrees.
+    Equal infinities agree; a bound of 0 asks for equality; NaN never agrees. ``where`` is the part of the result that
+    ``answer`` is.
     """
     answer, reference = np.asarray(answer, dtype=np.float64), np.asarray(reference, dtype=np.float64)
     if answer.size == 0:
@@ -93,8 +96,8 @@ def compare(judgement: Judgement, name: str, answer: Any, reference: Any, bound:
         judgement.faults.append(
             Fault(
                 name,
-                tuple(int(i) for i in worst),
-                f"{name}{list(map(int, worst))} is {answer[worst]:.9g}, expected {reference[worst]:.9g} "
+                (*where, *(int(i) for i in worst)),
+                f"{name}{[*where, *map(int, worst)]} is {answer[worst]:.9g}, expected {reference[worst]:.9g} "
                 f"within {bound[worst]:.3g}; {wrong} of {ratio.size} elements are out of bound",
                 float(ratio[worst]),
                 picture=ratio_map(name, ratio),

@@ -161,3 +161,15 @@ def _one_query(keys: Array, strength: float) -> Inputs:
     queries[..., 0] = strength
     values = np.arange(keys.shape[1])[:, None] // 16 + generator("decode", "one-query").normal(size=keys.shape)
     return {"queries": queries, "keys": keys, "values": values, "rank": 1, "budget_tokens": 48, "page_size": 16}
+
+
+def last_token_pages() -> Inputs:
+    """Page 1 must be kept: query 0's mass is the last token's, query 1's is page 1's and 3's.
+
+    Without that token query 0 would put all on page 2. Logits are the keys' channels 0 and 1.
+    """
+    inputs = spread_pages(80, budget=48, G=2)
+    queries, keys = np.zeros((2, 2, 64)), np.zeros((2, 5, 16, 64))
+    queries[:, 0, 0], queries[:, 1, 1] = 8.0, 8.0
+    keys[:, 1, :, 1], keys[:, 2, :, 0], keys[:, 3, :, 1], keys[:, 4, -1, 0] = 6.0, 6.0, 5.0, 30.0
+    return {**inputs, "queries": queries, "keys": keys.reshape(2, 80, 64)}

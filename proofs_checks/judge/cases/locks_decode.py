@@ -10,7 +10,15 @@ import numpy as np
 
 from proofs_checks.capture import long_text_slice, needle_slice
 from proofs_checks.judge.case import Case, Family, Inputs, generator
-from proofs_checks.judge.cases.decode_inputs import carried_pages, large_channel, large_mode, shaped_pages, spread_pages
+from proofs_checks.judge.cases.decode_inputs import (
+    carried_pages,
+    large_channel,
+    large_mode,
+    last_token_pages,
+    shaped_pages,
+    spread_pages,
+    towards,
+)
 from proofs_checks.judge.cases.inputs import pooled
 from proofs_checks.judge.cases.paging import poison_pool
 
@@ -66,6 +74,8 @@ def _page_probes() -> list[Case]:
         probe("average-of-shares", "C", "shares are averaged, not scores or masses", shaped(AVERAGE_NOT_LOGS)),
         probe("open-page-counts", "C", "the open page is in every normaliser", shaped(TAIL_HOLDS_HEAD_0, tail=5)),
         probe("open-page-unpadded", "A", UNPADDED, shaped(UNEVEN_TAIL, tail=5)),
+        probe("open-page-of-one-counts", "C", "so does an open page of one token", shaped(TAIL_HOLDS_HEAD_0, tail=1)),
+        probe("last-token-counts", "A", "a complete last page counts with its last token", last_token_pages),
         probe("softmax-scale", "B", "an explicit scale, for scores and for attention", _half_scale),
         probe(
             "one-budget-per-group",
@@ -222,6 +232,7 @@ def _long() -> Inputs:
 def decode_paged_cases() -> list[Case]:
     """Cases of `locks_decode_paged`."""
     stage = Family("locks_decode_paged", "A")
+    carried = partial(_rows, [partial(carried_pages, mode, 8.0, 2.5) for mode in (1, 0)], "carried")
     return [
         stage.probe("never-read", "A", NEVER, partial(_batch, [130, 0, 33]), kind="set", poison=poison_pool),
         stage.probe("short-beside-long", "A", "a short row ends in -1", partial(_batch, [200, 20]), kind="set"),
@@ -229,8 +240,9 @@ def decode_paged_cases() -> list[Case]:
             "fewer-pages-than-budget", "C", "K is the most pages of any row", partial(_batch, [33, 20]), kind="set"
         ),
         stage.probe("six-rows", "A", "a batch of six", partial(_batch, [5, 40, 0, 16, 97, 100]), kind="set"),
-        stage.probe("second-mode-kept", "H", "rank 2 keeps two modes in every row", _carried_batch, kind="set"),
+        stage.probe("second-mode-kept", "H", "rank 2 keeps two modes in every row", carried, kind="set"),
         *_paged_probes(stage),
+        stage.size("token-32768", "A", FAR, _far_token, kind="set", profile="deep"),
         stage.general("batch", "three sequences of different lengths", partial(_batch, [130, 97, 160]), kind="set"),
     ]
 
@@ -256,8 +268,17 @@ def _batch(lengths: list[int]) -> Inputs:
     return _in_pools([spread_pages(T, budget=64) for T in lengths], str(lengths))
 
 
-def _carried_batch() -> Inputs:
-    return _in_pools([carried_pages(1, 8.0, 2.5), carried_pages(0, 8.0, 2.5)], "carried")
+def _rows(makers: list[Any], name: str) -> Inputs:
+    return _in_pools([make() for make in makers], name)
+
+
+FAR = "token 32,768, alone in the open page, has all weight: token numbers of 16 bits are negative"
+
+
+def _far_token() -> Inputs:
+    inputs = spread_pages(2**15 + 1, budget=64, G=2)
+    inputs["keys"][:, -1:] = towards(inputs["queries"], np.full((2, 2, 1), 2000.0))
+    return _in_pools([inputs], "far")
 
 
 def _in_pools(parts: list[Inputs], name: str) -> Inputs:

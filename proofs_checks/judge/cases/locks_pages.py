@@ -13,6 +13,8 @@ from proofs_checks.judge.cases import locks_sizes
 from proofs_checks.judge.cases.locks_select import share_needle
 from refimpl.locks.combine import locks_page_shares
 
+TIED = np.array([[8.0, 3.0, 5.0, 3.0, 1.0, 3.0], [3.0, 3.0, 5.0, 3.0, 1.0, 8.0]]) / 32
+
 
 def select_cases() -> list[Case]:
     """Cases of `locks_select_pages`."""
@@ -38,6 +40,8 @@ def select_cases() -> list[Case]:
         probe("two-of-two", "P = 2, k = 2", [[0.5, 0.5]], 32),
         probe("three-of-three", "P = 3 = k: the middle page fits", [[0.2, 0.0, 0.8]], 48),
         probe("all-equal", "all shares equal: any middle pages, the forced ones kept", np.full((2, 9), 1 / 16), 64),
+        probe("last-page-ties", "the most recent page ties at the threshold: it takes no other's place", TIED[:1], 64),
+        probe("first-page-ties", "so does the sink", TIED[1:], 64),
         probe("zeros-and-signs", "+0 and -0 are equal", [[0.0, -0.0, 0.0, 0.25, -0.0, 0.0]], 64),
         probe("own-heads", "each KV head selects for itself", np.stack([ramp[0], ramp[0, ::-1]]), 80, suspect="G"),
         probe("tiny-shares", "shares of 2^-100 still rank", ramp * 2.0**-100, 64),

@@ -144,6 +144,10 @@ def exact_score_cases() -> list[Case]:
         *locks_sizes.exact_score_sizes(),
         stage.probe("d80", "A", "d = 80: the scale is 1/sqrt(80)", partial(_keys_random, 1, 3, 4, 16, 80)),
         *varied.exact_score_sizes(),
+        *[
+            stage.size(f"H2-G{G}", "G", f"{G} queries of every KV head", partial(_keys_random, 2, G, 3, 16, 64))
+            for G in (9, 17)
+        ],
         stage.general("G8-B32", "random pages", partial(_keys_random, 2, 8, 5, 32, 64)),
         stage.general("capture-needle", "the real needle prompt", _keys_needle),
     ]
@@ -183,6 +187,7 @@ def share_cases() -> list[Case]:
     return [
         *locks_sizes.share_sizes(),
         *varied.share_sizes(),
+        *locks_sizes.share_peaks(),
         stage.probe("average-not-maximum", "C", "shares (.6, .0) and (.2, .4): the mean decides", _two_heads),
         stage.probe("own-normaliser", "C", "query heads of very different mass weigh the same", _unequal_heads),
         stage.probe("last-page-counts", "C", "the open page is in the denominator", _open_heavy),

@@ -30,6 +30,7 @@ def build_sizes() -> list[Case]:
         stage.size("B1", "A", "pages of one token: the token is the centroid", _pages_of_one),
         stage.size("B15-d96", "A", "15 tokens, 96 channels, all 14 modes", partial(_planted, 15, 96, 14)),
         stage.size("B5-d64", "A", "5 tokens, all 4 modes", partial(_planted, 5, 64, 4)),
+        *[stage.size(f"B{B}-d64", "A", f"pages of {B} tokens", partial(_planted, B, 64, 8)) for B in (33, 48, 64)],
     ]
 
 
@@ -134,6 +135,26 @@ def _keys_scaled() -> Inputs:
     return {"queries": rng.normal(size=(1, 2, 64)), "key_pages": keys, "softmax_scale": 0.5}
 
 
+def share_peaks() -> list[Case]:
+    """Probes of `locks_page_shares` whose largest score stands in the last tile."""
+    stage = Family("locks_page_shares", "B")
+    return [stage.size(f"peak-in-last-tile-of-{P}", "B", PEAK, partial(_peak_last, P)) for P in (65, 1025, 4097)]
+
+
+PEAK = "scores of 0, and 100 in the last tile: exp overflows where the maximum is of a tile"
+
+
+def _peak_last(P: int) -> Inputs:
+    return {"scores": np.append(np.zeros((2, 3, P - 1)), np.full((2, 3, 1), 100.0), axis=-1)}
+
+
+def _last_query(G: int) -> Inputs:
+    """The last query head sees page 1 alone, the others page 0: shares (G - 1) / G and 1 / G."""
+    scores = np.zeros((2, G, 2))
+    scores[:, :-1, 0], scores[:, -1, 1] = 200.0, 200.0
+    return {"scores": scores}
+
+
 def share_sizes() -> list[Case]:
     """Probes of `locks_page_shares`."""
     stage = Family("locks_page_shares", "C")
@@ -146,6 +167,10 @@ def share_sizes() -> list[Case]:
         *[
             stage.size(f"last-page-of-{P}", "C", "the last page holds half the mass", partial(_half_last, P))
             for P in (129, 3000)
+        ],
+        *[
+            stage.size(f"last-query-of-{G}", "G", "the last query head counts", partial(_last_query, G))
+            for G in (17, 33)
         ],
         stage.size(
             "group-mass-of-60000", "B", "masses of 60000: no overflow in a sum", partial(_far_masses, "group_mass")

@@ -63,6 +63,14 @@ def _exact_cases() -> list[Case]:
         exact("light-item-waits", "a = (2^-40, 1), 9: the heavy item is full first", [2.0**-40, 1.0], tree, 9, "I"),
         exact("close-importances", CLOSE, [1.0, 1.0 + 2.0**-12], [0.5, 0.25], 1, "I"),
         exact(
+            "importances-one-ulp-apart",
+            "(1, 1 + 2^-23): all 32 bits of a worth count",
+            [1.0, 1.0 + 2.0**-23],
+            [0.5, 0.25],
+            1,
+            "I",
+        ),
+        exact(
             "tiny-importances", "2^-70 and less are still worth something", 2.0 ** -np.arange(70.0, 90), tree, 40, "I"
         ),
         exact("large-importances", "2^100 does not overflow", 2.0 ** np.arange(100.0, 80, -1), tree, 37, "I"),

@@ -98,6 +98,9 @@ def encode_cases() -> list[Case]:
         stage.exact("every-split", "F", "every split of the tree, and the float32 numbers next to it", _every_split),
         stage.exact("grid", "F", "1,024 z on a grid of 1/64", lambda: {"z": np.arange(-512, 512) / 64.0}),
         stage.exact("no-values", "A", "no values are legal", lambda: {"z": np.zeros((0, 8))}),
+        stage.size(
+            "262145-values", "A", "more than 2^18 values, the last one too", partial(_many, 2**18 + 1), kind="exact"
+        ),
         stage.general("normal", "standardised values, all leaves", _normal, kind="set"),
         stage.general("capture-keys", "real keys under their own calibration", _captured_z, kind="set"),
     ]
@@ -127,6 +130,11 @@ def _every_split() -> Inputs:
 
 def _normal() -> Inputs:
     return {"z": generator("encode", "normal").normal(size=(4, 33, 64))}
+
+
+def _many(count: int) -> Inputs:
+    """Leaf centres, as often as needed; never a code that the ones before lead to expect."""
+    return {"z": generator("encode", "many").permutation(np.resize(_leaf_centres(), count))}
 
 
 def _captured_z() -> Inputs:

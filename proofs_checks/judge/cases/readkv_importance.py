@@ -90,6 +90,10 @@ def value_cases() -> list[Case]:
         stage.exact("no-tokens", "A", "T = 0 is legal", lambda: {"weights": np.zeros((2, 3, 0))}),
         *[stage.size(f"group-of-{G}", "G", f"{G} queries each", partial(_softmax, 2, G, 16)) for G in (5, 6, 7, 8, 16)],
         stage.size("1100-tokens", "A", "every token has its importance", partial(_softmax, 1, 2, 1100)),
+        *[
+            stage.size(f"{T}-tokens", "A", f"whole tiles: T = {T}", partial(_softmax, 1, 2, T))
+            for T in (32, 128, 256, 1024)
+        ],
         stage.general("H2-G3-T50", "softmax weights", partial(_softmax, 2, 3, 50)),
         stage.general("H3-G4-T9", "an odd number of tokens", partial(_softmax, 3, 4, 9)),
         stage.general("head-weights", "softmax weights with factors", _softmax_factors),

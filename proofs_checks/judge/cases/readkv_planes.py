@@ -10,7 +10,21 @@ import numpy as np
 from proofs_checks.judge.case import Case, Family, Inputs, generator
 from refimpl.readkv.planes import readkv_pack_key_planes, readkv_pack_value_planes
 
-SHAPES = ((1, 64), (7, 64), (8, 128), (9, 64), (33, 64), (41, 128), (0, 64), (2100, 8), (3, 2112), (3, 1))
+SHAPES = (
+    (1, 64),
+    (7, 64),
+    (8, 128),
+    (9, 64),
+    (33, 64),
+    (25, 64),
+    (31, 64),
+    (57, 64),
+    (41, 128),
+    (0, 64),
+    (2100, 8),
+    (3, 2112),
+    (3, 1),
+)
 FIRST = "codes 128 set the first plane alone, codes 1 the last: a prefix of depth t is the first t planes"
 ORDER = "single bits of single items: which plane, byte and bit they are (AMB-18)"
 SQUARE = "as many tokens as channels: key planes run along tokens, value planes along channels"

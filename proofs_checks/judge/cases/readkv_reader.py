@@ -14,6 +14,7 @@ from proofs_checks.judge.cases.readkv_inputs import captured_read
 from proofs_checks.judge.cases.readkv_reads import drawn, rate
 
 OUTPUT, WEIGHTS, KEYS, VALUES = ("output",), ("weights",), ("key_depths",), ("weights", "value_depths")
+READ = (*WEIGHTS, *OUTPUT)
 DEPTHS = ("key_depths", "value_depths")
 WIDE = ("float32", "float64")
 MEAN = "one token at depth 0: the calibrated mean, not 0 (AMB-22); the mean is a fixed point of the rotation"
@@ -27,6 +28,9 @@ THEOREM_2 = "one key bit finds the token, then all value bits go to it: (1, 0, .
 LIGHT = "weights down to e^-14: every token is worth a refinement, also in the square"
 STORED = "stored_depth 4: gains and depths end there, the 4 low bits hold garbage (AMB-34)"
 WAITS = "9 tokens at rate 3/2: two pairs go before the last token, though it weighs more than any of theirs"
+TWO_ODD = "9 tokens of two heads: pairs begin anew in every head"
+PEAK = "the last token is 100 nats above the rest: the maximum is of all tokens"
+FAR = "token 32,768 has all weight: token numbers of 16 bits are negative"
 SERVED = "a served head: many tiles of tokens, and the last one short"
 MANY = "more programs than run at once, each of many tiles: a copy not awaited, a bar not there yet"
 UNREAD = "every {} is read to depth 2, and the bits below hold garbage"
@@ -74,6 +78,20 @@ def probes(stage: Family, spend: Any) -> list[Case]:
     ]
 
 
+def last_tokens(stage: Family, spend: Any) -> list[Case]:
+    """The last token of many holds all weight: in the last tile, and past what 16 bits count."""
+
+    def case(name: str, suspect: str, why: str, T: int, value_rate: int, **more: Any) -> Case:
+        return stage.size(
+            name, suspect, why, lambda: spend(reads.last_token(T, 128.0), 2, value_rate), judged=READ, **more
+        )
+
+    return [
+        *[case(f"peak-in-last-tile-of-{T}", "B", PEAK, T, 2, profile="default") for T in (257, 1025)],
+        case("token-32768", "A", FAR, 2**15 + 1, 1, profile="deep"),
+    ]
+
+
 def stored_depth(stage: Family, spend: Any) -> Case:
     """The probe of a store of 4 planes."""
     return stage.probe("stored-depth-4", "A", STORED, lambda: spend(reads.stored_4(), 2, 2), poison=reads.low_bits)
@@ -97,6 +115,7 @@ def attention_cases() -> list[Case]:
         stage.probe("pooled-values", "C", "a sharp and a flat head: one budget", reads.pooled_values, judged=VALUES),
         stored_depth(stage, reads.budgets),
         *unread(stage, reads.budgets),
+        *last_tokens(stage, reads.budgets),
         stage.exact("theorem-2", "C", THEOREM_2, reads.theorem_2),
         stage.probe("no-budget", "C", "budgets 0: all depths 0", partial(rate, "none", 2, 3, 8, 16, 0, 0), kind="set"),
         stage.probe(
@@ -131,12 +150,14 @@ def restricted_cases() -> list[Case]:
         stage.probe("minimum-depth", "C", "rate 1: every depth is 1", at(1.0, reads.least), kind="set", judged=DEPTHS),
         *probes(stage, reads.rated),
         stage.probe("odd-tail", "A", "9 tokens: the last one alone costs 1", at(2.0, reads.odd), judged=VALUES),
+        stage.probe("odd-tokens-two-heads", "C", TWO_ODD, at(2.0, partial(drawn, "two", 2, 3, 9, 16)), judged=VALUES),
         stage.probe("first-that-does-not-fit", "C", first, at(1.5, partial(drawn, "fit", 1, 1, 3, 16)), judged=VALUES),
         stage.probe("pairs", "C", "pairs by summed importance", at(2.5, reads.flat), judged=VALUES),
         stage.illegal("rate-below-1", "C", "rate 1/2 has no room for depth 1: refused", at(0.5, reads.least)),
         stage.probe("budget-of-its-own", "C", own, at(2.5, partial(reads.unequal, 100.0)), judged=KEYS),
         stored_depth(stage, reads.rated),
         unread(stage, reads.rated)[0],
+        *last_tokens(stage, reads.rated),
         stage.probe("no-tokens", "A", "T = 0 is legal: output 0", at(2.0, partial(drawn, "empty", 2, 3, 0, 16))),
         stage.general("rate-2", "random cache", at(2.0, partial(drawn, "r2", 2, 3, 41, 64))),
         stage.general("rate-1.25", "a rate that leaves a remainder", at(1.25, partial(drawn, "r1", 1, 8, 33, 128))),

@@ -111,6 +111,14 @@ def large() -> Inputs:
     return channel_0(2048.0, 1, 9, "large")
 
 
+def last_token(T: int, size: float) -> Inputs:
+    """The last token's logit is far above the others', which are equal: it takes all weight."""
+    inputs = channel_0(size, 1, T, "last")
+    codes = inputs["key_codes"].copy()
+    codes[0, :-1, 0], codes[0, -1, 0] = 0, 255
+    return {**inputs, "key_codes": codes}
+
+
 def one_channel() -> Inputs:
     """Two heads with one live channel each."""
     return channel_0(4.0, 2, 9, "one")

@@ -93,7 +93,7 @@ def _judge_sequence(
 ) -> None:
     queries, keys, values = inputs["queries"], inputs["keys"], inputs["values"]
     if keys.shape[1] == 0:
-        compare(judgement, "output", output, np.zeros(queries.shape), 0.0)
+        compare(judgement, "output", output, np.zeros(queries.shape), 0.0, where)
         return
     scale = inputs.get("softmax_scale")
     low, high = rules.enclosure(queries, keys, int(inputs["rank"]), inputs["basis_bits"], page_size, scale, precision)
@@ -104,4 +104,4 @@ def _judge_sequence(
     call = {"queries": queries, "keys": keys, "values": values, "pages": pages, "page_size": page_size}
     reference = sparse_attention(**call, softmax_scale=scale)
     bounds = rules.bound(call | {"softmax_scale": scale}, reference, precision)
-    compare(judgement, "output", output, reference["output"], bounds["output"])
+    compare(judgement, "output", output, reference["output"], bounds["output"], where)
