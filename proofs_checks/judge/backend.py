@@ -54,8 +54,11 @@ class Backend:
             value = value.detach().to("cpu")
             value = value.to(self.torch.float32) if value.dtype == self.torch.bfloat16 else value
             return value.numpy()
-        if isinstance(value, (np.ndarray, np.generic)) or (isinstance(value, (list, tuple)) and len(value)):
-            array = np.asarray(dlpack.widened(value))
+        if isinstance(value, (np.ndarray, np.generic, list, tuple)):
+            try:
+                array = np.asarray(dlpack.widened(value))
+            except ValueError:
+                raise TypeError(f"{name}: expected an array, got lists of different lengths") from None
             if array.dtype.kind in "fiub":
                 return array
             raise TypeError(f"{name}: expected an array of numbers, got dtype {array.dtype}")

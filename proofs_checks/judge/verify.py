@@ -15,6 +15,7 @@ from proofs_checks.judge.declared import PortError
 from proofs_checks.judge.judgement import Departure, Fault, Judgement
 from proofs_checks.judge.judging import judge, judge_relation, prepare
 from proofs_checks.judge.outcome import Outcome, reproduction
+from proofs_checks.judge.promised import promised
 from proofs_checks.judge.report import BAD, Failure, Record, Report, StageReport
 from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import Session, live_session
@@ -82,6 +83,8 @@ def judge_stage(
     report = summarize(session.spec, stage.name, outcomes)
     if report.verdict == "FAIL" and stage is STAGES[stage.name] and stage.name in PIPELINES and not ended:
         tell(report, bisect(session, stage, outcomes), outcomes)
+    if report.verdict == "FAIL" and not ended:
+        report.notes = [*promised(session, stage, outcomes), *report.notes]
     report.seconds = time.monotonic() - start
     departures = [d for o in outcomes for d in o.judgement.departures] if report.verdict == "PASS" else []
     return report, list(dict.fromkeys(departures))

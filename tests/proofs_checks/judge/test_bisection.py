@@ -104,6 +104,21 @@ def test_the_paged_step_is_bisected_too():
     assert "the fault lies in how locks_decode_paged joins them" in joined
 
 
+def test_a_stale_output_of_an_empty_sequence_is_no_known_mistake():
+    right = build_port({})
+
+    def stale(*, tokens, **rest):
+        answer = right.locks_decode_paged(tokens=tokens, **rest)
+        for n in range(1, len(tokens)):
+            if tokens[n] == 0:
+                answer["output"][n] = answer["output"][n - 1]
+        return answer
+
+    report = report_on(decode_only({"locks_decode_paged": stale}, "locks_decode_paged"), "locks_decode_paged")
+    assert report.verdict == "FAIL"
+    assert "mistake" not in short(bisection_lines(report))
+
+
 @pytest.mark.parametrize("reader", ["readkv_attention", "readkv_restricted_attention"])
 @pytest.mark.parametrize(
     "name", ["rotate-unscaled", "key-importance-maximum", "choose-one-short", "value-importance-maximum"]

@@ -1,5 +1,7 @@
 """Ports that misbehave: one verdict with one clear line each, and the remaining stages still run."""
 
+from pathlib import Path
+
 import pytest
 
 from proofs_checks.judge.suite import cases_of
@@ -30,6 +32,11 @@ MISBEHAVIOUR = {
     "forgets a result": ("return {'output': outputs[0] * 1}", "FAIL", "lse missing"),
     "returns a generator": ("return {'output': (x for x in outputs), 'lse': lses[0] * 1}", "FAIL", "got generator"),
     "returns objects": ("return {'output': [object()], 'lse': lses[0] * 1}", "FAIL", "got dtype object"),
+    "returns ragged lists": (
+        "return {'output': [[1.0], [2.0, 3.0]], 'lse': lses[0] * 1}",
+        "FAIL",
+        "output: expected an array, got lists of different lengths",
+    ),
     "returns integers": ("return {'output': outputs[0].astype(int), 'lse': lses[0] * 1}", "FAIL", "got int64"),
     "returns a wrong shape": ("return {'output': outputs * 1, 'lse': lses[0] * 1}", "FAIL", "expected shape"),
     "returns NaN": ("return {'output': outputs[0] * np.nan, 'lse': lses[0] * 1}", "FAIL", "not finite"),
@@ -62,6 +69,34 @@ def test_a_misbehaving_stage_costs_one_verdict(what, tmp_path):
     assert rows["locks_unpack_basis"].verdict == "PASS", "the remaining stages still run"
     assert report.verdict == "FAIL"
     assert report.first_failing_stage == "merge_attention"
+
+
+RIGHT_PORT = f"""import sys
+sys.path.insert(0, {str(Path(__file__).resolve().parents[3] / "examples" / "ports")!r})
+import numpy_port as right
+"""
+
+
+@pytest.mark.parametrize(("answer", "told"), [("state", True), ("{**state, 'lse': state['lse'] / 0.6931472}", False)])
+def test_a_declaration_that_promises_too_much_is_told_from_a_mistake(answer, told, tmp_path):
+    text = f"""{RIGHT_PORT}
+ACCUMULATE = "float64"
+def merge_attention(**inputs):
+    state = right.merge_attention(**inputs)
+    return {answer}
+"""
+    (row,) = verify(port(tmp_path, text), ["merge_attention"], "quick").stages
+    assert row.verdict == "FAIL"
+    assert any("pass under 'float32'" in note for note in row.notes) == told
+
+
+def test_lists_of_numbers_are_arrays_and_no_numbers_too(tmp_path):
+    text = f"""{RIGHT_PORT}
+def readkv_choose_depths(**inputs):
+    return [int(depth) for depth in right.readkv_choose_depths(**inputs)]
+"""
+    report = verify(port(tmp_path, text), ["readkv_choose_depths"], "quick")
+    assert report.verdict == "PASS", report.stages[0].failures
 
 
 @pytest.mark.parametrize("what", ["returns a view of an input", "changes its input"])
