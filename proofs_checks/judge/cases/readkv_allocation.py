@@ -22,7 +22,7 @@ STAGE = Family("readkv_choose_depths", "C")
 
 def choose_cases() -> list[Case]:
     """Cases of `readkv_choose_depths`."""
-    return [*_exact_cases(), *_drawn_cases(STAGE)]
+    return [*_exact_cases(), *_range_cases(), *_drawn_cases(STAGE)]
 
 
 def exact(name: str, why: str, importance: Any, gains: Any, budget: int, suspect: str = "C", **more: Any) -> Case:
@@ -60,6 +60,13 @@ def _exact_cases() -> list[Case]:
         exact("one-item", "N = 1: all it can take", [0.5], tree, 5),
         *[exact(f"{W}-levels", f"W = {W}: all depths W", [4.0, 1.0, 2.0], tree[:W], 3 * W) for W in (2, 3, 4, 5, 6, 7)],
         exact("no-items", "N = 0 is legal", np.zeros(0), tree, 0, suspect="A"),
+    ]
+
+
+def _range_cases() -> list[Case]:
+    """Importances that lie far apart, or next to each other."""
+    tree = gains_of()
+    return [
         exact("light-item-waits", "a = (2^-40, 1), 9: the heavy item is full first", [2.0**-40, 1.0], tree, 9, "I"),
         exact("close-importances", CLOSE, [1.0, 1.0 + 2.0**-12], [0.5, 0.25], 1, "I"),
         exact(
