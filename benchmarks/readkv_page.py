@@ -155,8 +155,8 @@ quantiser, since no channel is worth more than another.
 
 `kvproof verify fastimpl.port --device cuda` passes every ReadKV stage, stage by stage, on the kernels as they are here: both
 readers and the rotation in three dtypes one by one, with the readers' cases of 2,053 tokens of a served head, and of the
-deep profile those of 33,001 tokens of four. `pytest -m gpu` (79 tests): key and value depths equal the greedy allocation of
-the same importances to the last tie; the kernel between the passes buys what the two kernels buy; the integer products give
+deep profile those of 33,001 tokens of four (cases added since ran in the interpreter alone). `pytest -m gpu` (79 tests):
+key and value depths equal the greedy allocation of the same importances to the last tie; the kernel between the passes buys what the two kernels buy; the integer products give
 the plain pass's logits, and several tiles of one program the bits that they have alone; turning every unread bit changes
 no bit of the output; chains on three streams end; encoding in one go and token by token agree. The scheduled control
 equals the Full Reader bit for bit at every length and batch. [Wrong kernels](kill-matrix-gpu.md): all seven killed.
