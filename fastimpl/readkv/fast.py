@@ -9,14 +9,14 @@ import math
 
 import torch
 
-from fastimpl.device import INTERPRETED, LOG2E, multiprocessors, register_limit
+from fastimpl.device import INTERPRETED, LOG2E, multiprocessors
 from fastimpl.readkv.bar import STATE
 from fastimpl.readkv.cache import TILE, PlaneCache
 from fastimpl.readkv.chain import Policy, ReadChain
 from fastimpl.readkv.lanes_keys import logits_by_lanes
 from fastimpl.readkv.lanes_values import mix_by_lanes
 from fastimpl.readkv.lanes_weigh import weigh_by_lanes
-from fastimpl.readkv.middle import PROGRAMS, SEARCH_WIDE, allocate_by_lanes, steps_of
+from fastimpl.readkv.middle import SEARCH_WIDE, allocate_by_lanes, steps_of
 from fastimpl.readkv.middle import WARPS as WEIGHING_WARPS
 from fastimpl.readkv.prepare import prepare_kernel
 from fastimpl.readkv.slots import PARTS, block_capacity, group_capacity, slot_tables, slots_kernel
@@ -24,14 +24,11 @@ from fastimpl.readkv.threshold import BINS
 from fastimpl.readkv.value_ptx import WARPS
 from fastimpl.readkv.value_tables import slot_factors, value_tables
 
-TOGETHER = {"launch_cooperative_grid": True}
-"""How the programs of `middle.allocate_by_lanes` are launched: all at once or not at all."""
-
 CHUNKS = (256, 512, 1024, 2048)
 """Tokens of a program of the value pass."""
 
-REGISTERS, KEY_REGISTERS = 128, 128
-"""Per thread of the value pass and of the key pass: 16 warps to a multiprocessor."""
+REGISTERS = 128
+"""Per thread of the passes and of the kernel between them: 16 warps to a multiprocessor."""
 
 KEY_PROGRAMS, KEY_TILES = 8, 4
 """Programs of the key pass that run at once, at this many registers; where there are more tiles, one has up to four."""
@@ -67,7 +64,8 @@ class FastChain(ReadChain):
         super().__init__(queries, cache, policy, key_lefts, value_lefts, scale)
         device, rows = queries.device, self.rows
         steps = min(STEPS, key=lambda steps: abs(steps - rows * cache.longest // (2 * ITEMS * WEIGHERS)))
-        self.weighing, self.tiles_at_once = (ITEMS, steps), 64 if self.tiles <= 64 else 512
+        self.weighing = ITEMS, steps
+        self.tiles_at_once = 64 if self.tiles <= 64 else 512
         self.items_per_thread = steps_of(self.importance.shape[1], rows, multiprocessors(device))
         runs = -(-rows * self.tiles // (KEY_PROGRAMS * multiprocessors(device)))
         self.tiles_of_program = min(max(runs, 1), KEY_TILES)
@@ -125,7 +123,7 @@ class FastChain(ReadChain):
             cache.key_planes, self.members, self.slot_weights, self.slot_counts, self.slot_sums, self.slot_units,
             cache.lengths, self.logits, self.largests, H, cache.key_planes.shape[3], cache.capacity, self.tiles,
             self.groups, self.blocks, self.tiles_of_program, self.scale * LOG2E.value, W=cache.stored_depth, D=d, PARTS=PARTS,
-            AHEAD=min(1, self.policy.minimum), num_warps=2, maxnreg=KEY_REGISTERS, **self.launch,
+            AHEAD=min(1, self.policy.minimum), num_warps=2, maxnreg=REGISTERS, **self.launch,
         )  # fmt: skip
 
     def choose_values(self) -> None:
@@ -140,10 +138,9 @@ class FastChain(ReadChain):
             self.logits, self.largests, self.lses, self.importance, each.bins, each.lefts, each.gains, each.state,
             *each.listed, cache.lengths, cache.heads, cache.capacity, items, self.tiles, self.rows_per_pool, each.cost,
             each.minimum, each.capacity, self.arrivals(programs), G=self.queries.shape[2], STEPS=steps,
-            STEP=self.tiles_at_once, PAIRED=self.policy.paired, WARPS=WEIGHING_WARPS, STATE=STATE,
-            CLOSE=each.close, WIDE=SEARCH_WIDE, num_warps=WEIGHING_WARPS,
-            **register_limit(self.queries.device, 65536 // (32 * WEIGHING_WARPS * PROGRAMS)), **each.shape,
-            **{**self.launch, **TOGETHER},
+            STEP=self.tiles_at_once, PAIRED=self.policy.paired, STATE=STATE,
+            CLOSE=each.close, WIDE=SEARCH_WIDE, num_warps=WEIGHING_WARPS, maxnreg=REGISTERS,
+            launch_cooperative_grid=True, **each.shape, **self.launch,  # all programs at once or none
         )  # fmt: skip
 
     def weigh(self) -> None:

@@ -16,7 +16,6 @@ from fastimpl.readkv import value_ptx as ptx
 from fastimpl.readkv.bar import BAR, CUT, REST
 from fastimpl.readkv.lanes import load_shared
 
-FOUR = tl.constexpr([tl.int32] * 4)
 LISTS_AT, COUNTS_AT = tl.constexpr(ptx.LISTS_AT), tl.constexpr(ptx.TABLE_BYTES)
 TOKEN_BITS = tl.constexpr(ptx.TOKEN_BITS)
 WARP, RUNNING = tl.constexpr(ptx.warp_text()), tl.constexpr(ptx.running_text(3))

@@ -25,10 +25,8 @@ from fastimpl.readkv.lanes_weigh import ADD_TO_BIN, item_logits, log_mass_of_row
 from fastimpl.readkv.threshold import BINS, arrive, bin_of, item_cost
 
 WARPS = 16
-"""Of a program; `lanes_weigh.weigh_by_lanes` has as many, so that both add up masses in one order."""
-
-PROGRAMS = 1
-"""Of a multiprocessor."""
+"""Of a program, one to a multiprocessor; `lanes_weigh.weigh_by_lanes` has as many, so that both add up masses in one
+order."""
 
 STEPS = (1, 2, 4, 8, 16)
 """Items of a thread."""
@@ -37,11 +35,9 @@ SEARCH_WIDE = 512
 """Items at a time where the bracket is wide."""
 
 MEMORY, MEET, WAIT = tl.constexpr(ptx.MEMORY), tl.constexpr(ptx.MEET), tl.constexpr(ptx.WAIT)
-CLEAR = tl.constexpr([ptx.clear_text(w) for w in (4, 8, 16)])
-FLUSH = tl.constexpr([ptx.flush_text(w) for w in (4, 8, 16)])
-BRACKET = tl.constexpr([ptx.Bracket(w).text() for w in (4, 8, 16)])
-PLACE = tl.constexpr([ptx.place_text(w) for w in (4, 8, 16)])
-SEARCH = tl.constexpr([ptx.Search(w).text() for w in (4, 8, 16)])
+CLEAR, FLUSH = tl.constexpr(ptx.clear_text(WARPS)), tl.constexpr(ptx.flush_text(WARPS))
+BRACKET, PLACE = tl.constexpr(ptx.Bracket(WARPS).text()), tl.constexpr(ptx.place_text(WARPS))
+SEARCH, THREADS = tl.constexpr(ptx.Search(WARPS).text()), tl.constexpr(32 * WARPS)
 BRACKET_OPERANDS, PLACE_OPERANDS = tl.constexpr(ptx.Bracket.OPERANDS), tl.constexpr(ptx.PLACE_OPERANDS)
 SEARCH_OPERANDS = tl.constexpr(ptx.Search.OPERANDS)
 TWO, THREE = tl.constexpr([tl.int32] * 2), tl.constexpr([tl.int32] * 3)
@@ -55,16 +51,16 @@ def steps_of(items: int, rows: int, processors: int) -> int | None:
     >>> steps_of(65536, 4, 132), steps_of(16384, 4, 132), steps_of(1024, 4, 132), steps_of(1 << 20, 4, 132)
     (4, 2, 1, None)
     """
-    places = processors * PROGRAMS
-    fit = (n for n in STEPS if -(-items // (32 * WARPS * n)) * rows <= (places if n > 1 else places // 2))
+    each = 32 * WARPS
+    fit = (n for n in STEPS if -(-items // (each * n)) * rows <= (processors if n > 1 else processors // 2))
     return next(fit, None)
 
 
 @triton.jit
-def bracket_by_lanes(bins, memory, gains, left, levels, WARPS: tl.constexpr):
+def bracket_by_lanes(bins, memory, gains, left, levels):
     """Bracket [low, high) of the bar of a pool with these bins, from ``levels`` gains on; low = 0: everything fits."""
     fits = tl.minimum(left, 0x7FFFFFFF).to(tl.int32)
-    low, high, total = tl.inline_asm_elementwise(BRACKET[WARPS // 8], BRACKET_OPERANDS,
+    low, high, total = tl.inline_asm_elementwise(BRACKET, BRACKET_OPERANDS,
                                                  [bins.to(tl.int64), memory, gains.to(tl.int64), levels, fits],
                                                  dtype=THREE, is_pure=False, pack=1)  # fmt: skip
     return tl.where(left >= total.to(tl.int64) * levels, 0, low), high
@@ -73,12 +69,12 @@ def bracket_by_lanes(bins, memory, gains, left, levels, WARPS: tl.constexpr):
 @triton.jit
 def list_steps(
     values, first, row, low, high, gains, steps, own, keys_at, items_at, memory, items, one, last, rows_per_pool,
-    levels, WARPS: tl.constexpr,
+    levels,
 ):  # fmt: skip
     """List the one step in low .. high - 1 that each of this thread's items may have; add up those above."""
     here, spent, keys = first * 0, first * 0, ()
     for step in tl.static_range(len(values)):
-        item, above = first + step * (32 * WARPS), first * 0
+        item, above = first + step * THREADS, first * 0
         for level in tl.static_range(len(steps)):
             above += ((values[step] * steps[level]).to(tl.int32, bitcast=True) >= high).to(tl.int32)
         gain = tl.load(gains + above, mask=above < levels, other=0.0)  # of the step after those above
@@ -86,21 +82,21 @@ def list_steps(
         keys = keys + (key,)
         here += (key >= low).to(tl.int32)
         spent += above * item_cost(item, items, one, last)
-    place = tl.inline_asm_elementwise(PLACE[WARPS // 8], PLACE_OPERANDS,
+    place = tl.inline_asm_elementwise(PLACE, PLACE_OPERANDS,
                                       [here, spent, (own + FOUND + here * 0).to(tl.int64), memory + here * 0],
                                       dtype=tl.int32, is_pure=False, pack=1)  # fmt: skip
     number = (row % rows_per_pool).to(tl.int32) * items + first
     for step in tl.static_range(len(values)):
         listed = keys[step] >= low
         tl.store(keys_at + place, keys[step], mask=listed)
-        tl.store(items_at + place, number + step * (32 * WARPS), mask=listed)
+        tl.store(items_at + place, number + step * THREADS, mask=listed)
         place += listed.to(tl.int32)
 
 
 @triton.jit
 def resolve_by_lanes(
     keys_at, items_at, importance, gains, left, own, pool, stride, low, high, items, one, last, memory, rows_per_pool,
-    minimum, WARPS: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr, CLOSE: tl.constexpr, WIDE: tl.constexpr,
+    minimum, LEVELS: tl.constexpr, W_PAD: tl.constexpr, CLOSE: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """A pool's bar, cut and rest, into its state, when all its listed steps are there."""
     found = tl.load(own + FOUND, cache_modifier=".cg")
@@ -111,7 +107,7 @@ def resolve_by_lanes(
                                     high, left, minimum, one, last, LEVELS, W_PAD, WIDE)  # fmt: skip
     else:
         bar, cut = tl.inline_asm_elementwise(
-            SEARCH[WARPS // 8], SEARCH_OPERANDS,
+            SEARCH, SEARCH_OPERANDS,
             [keys_at.to(tl.int64), items_at.to(tl.int64), (found & 0x7FFFFFFF).to(tl.int32), low, high,
              left.to(tl.int32), items, all_items, one, last, memory],
             dtype=TWO, is_pure=False, pack=1,
@@ -137,20 +133,20 @@ def resolve_by_lanes(
 def allocate_by_lanes(
     logits, masses, lses, importance, bins, lefts, gains, state, listed_keys, listed_items, lengths, heads, capacity,
     items_capacity, tiles, rows_per_pool, cost, minimum, list_capacity, programs, G: tl.constexpr, STEPS: tl.constexpr,
-    STEP: tl.constexpr, PAIRED: tl.constexpr, WARPS: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr,
+    STEP: tl.constexpr, PAIRED: tl.constexpr, LEVELS: tl.constexpr, W_PAD: tl.constexpr,
     STATE: tl.constexpr, CLOSE: tl.constexpr, WIDE: tl.constexpr, DEPENDENT: tl.constexpr,
 ):  # fmt: skip
-    """Importances of 32 * WARPS * STEPS items of one row; with the last program of its pool, the pool's bar."""
+    """Importances of THREADS * STEPS items of one row; with the last program of its pool, the pool's bar."""
     row, pool = tl.program_id(1).to(tl.int64), (tl.program_id(1) // rows_per_pool).to(tl.int64)
     memory = tl.inline_asm_elementwise(MEMORY, "=r,r", [tl.program_id(0)], dtype=tl.int32, is_pure=False, pack=1)
-    tl.inline_asm_elementwise(CLEAR[WARPS // 8], "=r,r", [memory], dtype=tl.int32, is_pure=False, pack=1)
+    tl.inline_asm_elementwise(CLEAR, "=r,r", [memory], dtype=tl.int32, is_pure=False, pack=1)
     tl.debug_barrier()
     items, one, last = row_items(lengths, row, heads, 0, cost, cost, True, PAIRED)
     left, steps = tl.load(lefts + pool), ()  # what no kernel of the chain writes
     for level in tl.static_range(W_PAD):
         steps = steps + (tl.load(gains + minimum + level, mask=minimum + level < LEVELS, other=0.0),)
     own, own_bins = state + pool * STATE, bins + pool * BINS
-    first = tl.program_id(0) * (STEPS * 32 * WARPS) + tl.arange(0, 32 * WARPS)
+    first = tl.program_id(0) * (STEPS * THREADS) + tl.arange(0, THREADS)
     logits, importance_of_row = logits + row * capacity * 8, importance + row * items_capacity
     room = capacity // 2 if PAIRED else capacity
     follow(DEPENDENT)
@@ -160,31 +156,31 @@ def allocate_by_lanes(
     for g in tl.static_range(8):
         doubled = doubled + (2.0 * tl.sum(tl.where(group == g, lse, 0.0), 0),)
     for step in tl.static_range(STEPS):
-        item = first + step * (32 * WARPS)
+        item = first + step * THREADS
         following = words
         if step + 1 < STEPS:
-            following = item_logits(logits, item + 32 * WARPS, room, PAIRED)
+            following = item_logits(logits, item + THREADS, room, PAIRED)
         value = squares_of(words, doubled, G, 8 if PAIRED else 4)
         tl.inline_asm_elementwise(ADD_TO_BIN, "=r,r,r",
                                   [memory + 4 * bin_of(value), item_cost(item, items, one, last)], dtype=tl.int32,
                                   is_pure=False, pack=1)  # fmt: skip
         words, values = following, values + (value,)
     tl.debug_barrier()
-    tl.inline_asm_elementwise(FLUSH[WARPS // 8], "=r,r,l", [memory, own_bins.to(tl.int64)], dtype=tl.int32,
+    tl.inline_asm_elementwise(FLUSH, "=r,r,l", [memory, own_bins.to(tl.int64)], dtype=tl.int32,
                               is_pure=False, pack=1)  # fmt: skip
     tl.inline_asm_elementwise(MEET, "=r,l", [(own + COME).to(tl.int64)], dtype=tl.int32, is_pure=False, pack=1)
     for step in tl.static_range(STEPS):
-        item = first + step * (32 * WARPS)
+        item = first + step * THREADS
         tl.store(importance_of_row + item, values[step], mask=item < items)
     if tl.program_id(0) == 0:
         tl.store(lses + row * 8 + group, lse)
     tl.inline_asm_elementwise(WAIT, "=r,l,r", [(own + COME).to(tl.int64), programs], dtype=tl.int32, is_pure=False,
                               pack=1)  # fmt: skip
-    low, high = bracket_by_lanes(own_bins, memory, gains + minimum, left, LEVELS - minimum, WARPS)
+    low, high = bracket_by_lanes(own_bins, memory, gains + minimum, left, LEVELS - minimum)
     if low > 0:  # else the bar is 0, as it was made by the chain's first kernel
         keys_at, items_at = listed_keys + pool * list_capacity, listed_items + pool * list_capacity
         list_steps(values, first, row, low, high, gains + minimum, steps, own, keys_at, items_at, memory, items, one,
-                   last, rows_per_pool, LEVELS - minimum, WARPS)  # fmt: skip
+                   last, rows_per_pool, LEVELS - minimum)  # fmt: skip
         if arrive(own, programs):
             resolve_by_lanes(keys_at, items_at, importance, gains, left, own, pool, items_capacity, low, high, items,
-                             one, last, memory, rows_per_pool, minimum, WARPS, LEVELS, W_PAD, CLOSE, WIDE)  # fmt: skip
+                             one, last, memory, rows_per_pool, minimum, LEVELS, W_PAD, CLOSE, WIDE)  # fmt: skip

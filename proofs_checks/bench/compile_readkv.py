@@ -34,7 +34,7 @@ def configurations(branch: str, follow: dict[str, bool]) -> dict[str, Configurat
     if branch == "ptx":
         own = {"W": 8, "D": 128, **follow}
         weigh = {"G": 7, "ITEMS": 512, "STEPS": 2, "STEP": 512, "PAIRED": True, "THREADS": 512, **LEVEL, **follow}
-        allocate = {"G": 7, "STEPS": 4, "STEP": 512, "PAIRED": True, "WARPS": 16, "CLOSE": False, "WIDE": 512, **LEVEL}
+        allocate = {"G": 7, "STEPS": 4, "STEP": 512, "PAIRED": True, "CLOSE": False, "WIDE": 512, **LEVEL}
         room = {"PARTS": 8, "GROUPS": 44, "BLOCKS": 517, "BINS": 4096}
         prepare = {"G": 7, "D": 128, **room, **LEVEL, **follow}
         found: dict[str, Configuration] = {

@@ -74,7 +74,7 @@ class Finding:
 
 def bisect(session: Session, stage: Stage, outcomes: Sequence[Outcome]) -> Finding:
     """Look into the failures of a pipeline stage. Never raises for what the port does."""
-    single = [o for o in outcomes if o.case.relation is None and o.case.trial is None and not o.case.must_raise]
+    single = [o for o in outcomes if o.case.plain]
     failed = [o for o in single if o.verdict == "FAIL"]
     finding = Finding()
     if not failed:

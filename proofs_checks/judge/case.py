@@ -89,6 +89,11 @@ class Case:
     trial: Trial | None = None
 
     @property
+    def plain(self) -> bool:
+        """Whether it is one call that is answered: no relation, no trial, nothing to be refused."""
+        return self.relation is None and self.trial is None and not self.must_raise
+
+    @property
     def id(self) -> str:
         """``stage/name``."""
         return f"{self.stage}/{self.name}"

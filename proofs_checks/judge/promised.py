@@ -12,9 +12,6 @@ from proofs_checks.judge.runner import PortStopped
 from proofs_checks.judge.session import Session
 from proofs_checks.judge.stage import Stage
 
-ASKED = 12
-"""Failing cases that are asked again."""
-
 NOTE = (
     "ACCUMULATE = 'float64' promises more than {stage} keeps: the failing cases pass under 'float32'; "
     "declare what the arithmetic is done in"
@@ -22,13 +19,12 @@ NOTE = (
 
 
 def promised(session: Session, stage: Stage, outcomes: Sequence[Outcome]) -> list[str]:
-    """The line for the report where all failing cases of one call (the first few) pass under float32; else none."""
-    single = (o for o in outcomes if o.case.relation is None and o.case.trial is None and not o.case.must_raise)
-    failed = [o for o in single if o.verdict == "FAIL"]
+    """The line for the report where all failing cases of one call, asked again, pass under float32; else none."""
+    failed = [o for o in outcomes if o.case.plain and o.verdict == "FAIL"]
     if session.declared.accumulate != "float64" or not failed:
         return []
     try:
-        kept = all(_passes(session, stage, outcome) for outcome in failed[:ASKED])
+        kept = all(_passes(session, stage, outcome) for outcome in failed)
     except PortStopped:
         return []
     return [NOTE.format(stage=stage.name)] if kept else []

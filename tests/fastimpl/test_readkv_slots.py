@@ -118,7 +118,7 @@ QUERIES = {
     "normal": lambda draw, shape: draw.normal(size=shape),
     "ties": lambda draw, shape: draw.choice([-1.0, 1.0], shape) * (np.arange(shape[-1]) == 5),  # all of one size
     "zeros": lambda draw, shape: np.zeros(shape),
-    "few": lambda draw, shape: np.tile(draw.choice([-2.0, 1.0], shape[-1] // 4), 4) + 0 * draw.normal(size=shape),
+    "few": lambda draw, shape: np.broadcast_to(np.tile(draw.choice([-2.0, 1.0], shape[-1] // 4), 4), shape),
 }
 RATES = {"none": 0.0, "two": 2.0, "odd": 2.99, "four": 4.0, "all": 8.0, "more": 9.0}
 

@@ -232,7 +232,6 @@ def _long() -> Inputs:
 def decode_paged_cases() -> list[Case]:
     """Cases of `locks_decode_paged`."""
     stage = Family("locks_decode_paged", "A")
-    carried = partial(_rows, [partial(carried_pages, mode, 8.0, 2.5) for mode in (1, 0)], "carried")
     return [
         stage.probe("never-read", "A", NEVER, partial(_batch, [130, 0, 33]), kind="set", poison=poison_pool),
         stage.probe("short-beside-long", "A", "a short row ends in -1", partial(_batch, [200, 20]), kind="set"),
@@ -240,7 +239,7 @@ def decode_paged_cases() -> list[Case]:
             "fewer-pages-than-budget", "C", "K is the most pages of any row", partial(_batch, [33, 20]), kind="set"
         ),
         stage.probe("six-rows", "A", "a batch of six", partial(_batch, [5, 40, 0, 16, 97, 100]), kind="set"),
-        stage.probe("second-mode-kept", "H", "rank 2 keeps two modes in every row", carried, kind="set"),
+        stage.probe("second-mode-kept", "H", "rank 2 keeps two modes in every row", _carried_batch, kind="set"),
         *_paged_probes(stage),
         stage.size("token-32768", "A", FAR, _far_token, kind="set", profile="deep"),
         stage.general("batch", "three sequences of different lengths", partial(_batch, [130, 97, 160]), kind="set"),
@@ -268,8 +267,8 @@ def _batch(lengths: list[int]) -> Inputs:
     return _in_pools([spread_pages(T, budget=64) for T in lengths], str(lengths))
 
 
-def _rows(makers: list[Any], name: str) -> Inputs:
-    return _in_pools([make() for make in makers], name)
+def _carried_batch() -> Inputs:
+    return _in_pools([carried_pages(1, 8.0, 2.5), carried_pages(0, 8.0, 2.5)], "carried")
 
 
 FAR = "token 32,768, alone in the open page, has all weight: token numbers of 16 bits are negative"

@@ -78,9 +78,8 @@ def served_cases(cases: Sequence[Case]) -> list[Case]:
     size = f"{f'G{HEADS}-' if 'queries' in axes else ''}d{SERVED}"
     found = []
     for case in cases:
-        plain = case.relation is None and case.trial is None and not case.must_raise
         small = case.profile == "quick" and not case.sized and "capture" not in case.name
-        if not (plain and small) or (case.poison and not case.name.startswith("stored-depth")):
+        if not (case.plain and small) or (case.poison and not case.name.startswith("stored-depth")):
             continue  # other poison hangs on what the case's own sizes leave unread
         if (case.kind == "exact" and stage in SCALED) or case.id in TOO_LARGE:
             continue
